@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Scratch directories and counts for tests, see test.h. Nothing here asserts: a helper that fails aborts.
+ */
 #include "tests/lib/test.h"
 
 #include <ftw.h>
