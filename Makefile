@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+# The front door. `make demo` and `make test` do all set-up by themselves: packages, configuration, build. Everything
+# else is in CMakeLists.txt and CMakePresets.json; a build of preset P lies in build/P.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check deps build dev release clang asan ubsan asan-ubsan tsan valgrind format install clean
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+# More arguments, as in: make test CTEST="-R keys"    make demo DEMO="--requests 500"
+CTEST ?=
+DEMO ?=
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' Makefile
+
+demo: release ## a workload of agents through memory and disk, every restored byte verified
+	@scripts/demo.sh build/release $(DEMO)
+
+test: dev ## build and run all tests
+	ctest --preset dev -j$(JOBS) $(CTEST)
+
+check: dev ## only the checks of the tree itself: layering, style, format, symbols, ...
+	ctest --preset dev -j$(JOBS) -L check $(CTEST)
+
+deps: ## install the Debian packages that are missing
+	@scripts/deps.sh
+
+build: dev ## build everything, debug checks on
+
+dev: deps
+	@scripts/build.sh $@
+release: deps
+	@scripts/build.sh $@
+
+clang: deps ## tests in a clang build
+	@scripts/deps.sh clang
+	@scripts/build.sh $@
+	ctest --preset $@ -j$(JOBS) -LE check $(CTEST)
+
+asan ubsan asan-ubsan: deps ## tests under the sanitizers of that name
+	@scripts/build.sh $@
+	ctest --preset $@ -j$(JOBS) -LE check $(CTEST)
+
+# The thread sanitizer of gcc 12 needs an address space that is not randomised beyond 28 bits.
+tsan: deps ## tests under the thread sanitizer
+	@scripts/build.sh $@
+	$(shell setarch -R true 2>/dev/null && echo setarch -R) ctest --preset $@ -j$(JOBS) -LE check $(CTEST)
+
+valgrind: dev ## a small demo under valgrind: no error, no leak
+	@scripts/deps.sh valgrind
+	@scripts/demo.sh --valgrind build/dev $(DEMO)
+
+format: deps ## rewrite all C files in the house's format
+	find . -path ./build -prune -o \( -name '*.[ch]' -o -name '*.cu' \) -print0 | xargs -0 clang-format-14 -i
+
+install: release ## install below PREFIX, by default /usr/local; DESTDIR is honoured
+	cmake --install build/release --prefix $(PREFIX)
+
+clean: ## remove all builds
+	rm -rf build
