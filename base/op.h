@@ -29,11 +29,13 @@ struct sel_op {
 };
 
 /* A queue of completed ops. One per store. `wake` (may be NULL) is called, on any thread, when a remote post makes the
- * queue non-empty: the store passes a function that writes to its eventfd. */
+ * remote side non-empty: the store passes a function that writes to its eventfd. It runs under the queue's lock, so it
+ * must be short and must not call back into the queue; in return, an op that was seen has no wake call pending. */
 struct sel_ready {
     struct sel_list local;
     pthread_mutex_t lock;
     struct sel_list remote; /* under lock */
+    bool remote_waiting;    /* `remote` is not empty; atomic, written under lock, read without */
     void (*wake)(void *context);
     void *wake_context;
 };

@@ -21,6 +21,7 @@ struct sel_job {
     struct sel_op op;
     int (*run)(struct sel_job *job);
     struct sel_ready *ready; /* set by submit */
+    struct sel_op turn;      /* the inline side's own */
 };
 
 int sel_workers_create_threads(struct sel_workers **out, const char *name, unsigned thread_count);
