@@ -27,19 +27,22 @@ enum sel_copy_direction { SEL_COPY_OUT = 0 /* device -> slots */, SEL_COPY_IN = 
 
 /* One page, or one slot's worth of a row. */
 struct sel_copy_item {
-    uint8_t *slot;     /* slot_bytes of host memory, share r at slot + r * share_bytes; 4 KiB aligned */
+    /* slot_bytes of host memory, share r at slot + r * share_bytes; 4 KiB aligned. In a replicated copy: the one share
+     * of this page or row part itself, wherever in its slot it lies. */
+    uint8_t *slot;
     uint32_t block;    /* page: device block id */
     uint32_t tokens;   /* page: valid tokens, 1 .. P; the rest is zeroed out-bound and left alone in-bound [L4] */
     uint32_t row_part; /* row: piece number, slot i of the row */
-    uint64_t *sums;    /* page: R checksums, written out-bound, verified in-bound; row: unused, see row_hashes */
-    int result;        /* in-bound: 0, or SELENE_E_CORRUPT: nothing of this page may be used */
+    uint64_t *sums; /* page: R checksums, written out-bound, verified in-bound (replicated: one); row: see row_hashes */
+    int result;     /* in-bound: 0, or SELENE_E_CORRUPT: nothing of this page may be used; the copy's own result when
+                       the copy as a whole did not run */
 };
 
 struct sel_copy {
     struct sel_op op;
     enum sel_copy_direction direction;
     bool row;        /* items are slots of the row, any subset of its parts; else pages */
-    bool replicated; /* in-bound: slots hold one share a page, laid out as [M1] says, for all ranks */
+    bool replicated; /* in-bound only: the items name one share each, which goes to all ranks [M1, K1] */
     struct sel_copy_item *items;
     size_t item_count;
     /* [R * plane_count], rank-major. Pages only. */
@@ -48,7 +51,8 @@ struct sel_copy {
     void *const *rows;
     /* [R * layout->row_blocks] first-level hashes, rank-major: those of the parts copied are written, in both
      * directions. When all parts are through, sel_checksum_finish over each rank's row_blocks gives the row's
-     * checksums; the caller stores or compares them. (A part covers whole 4 KiB blocks, since shares are padded to 4
+     * checksums; the caller stores or compares them. Replicated: each rank's are those of its own copy of the share, so
+     * all of them are compared with the one checksum. (A part covers whole 4 KiB blocks, since shares are padded to 4
      * KiB.) */
     uint64_t *row_hashes;
     const void *wait;     /* event to wait for, or NULL */
@@ -72,8 +76,10 @@ struct sel_device {
     const struct sel_device_ops *ops;
 };
 
-/* Device memory that is host memory. Copies run on `workers`, split so that all of them have work. op.result of an
- * in-bound copy is 0 when all items are good, else SELENE_E_CORRUPT with the items' results telling which. */
+/* Device memory that is host memory; planes and rows may have any alignment. A copy with a count, number or address out
+ * of range completes with SELENE_E_INVALID and touches nothing. `layout` must outlive the device. Copies run on
+ * `workers`, split so that all of them have work. op.result of an in-bound copy is 0 when all items are good, else
+ * SELENE_E_CORRUPT with the items' results telling which. */
 int sel_device_host_create(struct sel_device **out, const struct sel_layout *layout, struct sel_workers *workers,
                            struct sel_ready *ready);
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every back end checks before it touches memory.
+ */
+#ifndef SEL_GPU_COPY_CHECK_H
+#define SEL_GPU_COPY_CHECK_H
+
+#include "gpu/device.h"
+
+/* 0; SELENE_E_INVALID when a count, a number or an address of the copy is out of range for the layout;
+ * SELENE_E_UNSUPPORTED for an out-bound replicated copy. Reads only the copy and its arrays. Any thread. */
+int sel_copy_check(const struct sel_layout *layout, const struct sel_copy *copy);
+
+#endif
