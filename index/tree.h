@@ -11,22 +11,23 @@
  *   - each tier keeps two orders, clean and parked (SEL_ORDER_*), and a node is in the one its `parked` flag names;
  *     tiers other than memory use the clean one only
  *   - orders are by last_use; a node that loses a child takes over the child's last_use if that is later [P5]
- *   - every full page that a node carries has one entry in the page map; a mid-page record hangs in the tail list of
- * the page key it extends [L5]
+ *   - every full page that a node carries is in the page map; a mid-page record hangs in the tail list of the page key
+ *     it extends [L5], and an ancestor or the record itself carries that page
  */
 #ifndef SEL_INDEX_TREE_H
 #define SEL_INDEX_TREE_H
 
-#include "base/heap.h"
+#include "base/error.h"
 #include "index/keys.h"
 
 /* Snapshots in VRAM are the arena's (gpu/): they alias pages and have an order of their own. */
 enum sel_tier { SEL_TIER_MEMORY = 0, SEL_TIER_DISK = 1, SEL_TIER_POOL = 2, SEL_TIER_COUNT = 3 };
+#define SEL_TREE_NOWHERE UINT32_MAX
 enum sel_order { SEL_ORDER_CLEAN = 0, SEL_ORDER_PARKED = 1, SEL_ORDER_COUNT = 2 };
 
 struct sel_tier_state {
     uint32_t children; /* child nodes present in this tier */
-    uint32_t position; /* in the use order, SEL_HEAP_NONE when in none */
+    uint32_t position; /* in the use order, SEL_TREE_NOWHERE when in none */
     uint16_t pins;
     uint8_t present;
     uint8_t parked; /* which order: SEL_ORDER_ */
@@ -41,21 +42,19 @@ struct sel_location {
     uint32_t row_blocks;
 };
 
-struct sel_page_entry; /* private: key, owner, page number */
-
 struct sel_node {
     struct sel_key key;
     struct sel_node *parent; /* NULL: root */
     struct sel_node *child;  /* first child, then by sibling */
     struct sel_node *sibling_next;
-    struct sel_node *sibling_prev;
-    struct sel_node *tail_next;   /* tree.c's: list of mid-page records under one page key */
-    struct sel_page_entry *pages; /* tree.c's: one entry per full page carried */
-    uint64_t last_use;            /* any increasing number: the engine uses its clock */
+    uint64_t last_use; /* any increasing number: the engine uses its clock */
+    /* Private to the tree: numbers of nodes and page entries, see tree_priv.h. */
+    uint32_t sibling_prev;
+    uint32_t pages;
+    uint32_t place[5];
     uint32_t tokens;
-    uint16_t ns;         /* number of the namespace in the tree's table */
-    uint16_t flags;      /* the engine's */
-    uint32_t full_pages; /* entries in `pages` */
+    uint16_t ns;    /* number of the namespace in the tree's table */
+    uint16_t flags; /* the engine's */
     struct sel_tier_state tier[SEL_TIER_COUNT];
     struct sel_location disk; /* the engine's and lsm's */
     void *memory;             /* the engine's memory copy, NULL when none */
@@ -104,11 +103,12 @@ typedef bool sel_tree_usable(void *context, const struct sel_node *node);
 
 /* The longest match of the prefix that is at most `limit_tokens` long [R1, L5, L6]. `has_rows`: only exact checkpoints
  * that `usable` accepts count; without rows every page boundary that is held counts. Finds the deepest page key by
- * bisection (held pages are closed under prefixes), then hashes only the recorded tail lengths. */
+ * bisection (held pages are closed under prefixes), then hashes only the recorded tail lengths. Records that no tier
+ * holds are never matched, whatever `usable` (NULL: accepts all) says. */
 struct sel_match sel_tree_longest(const struct sel_tree *tree, const struct sel_prefix *prefix, uint64_t limit_tokens,
                                   bool has_rows, sel_tree_usable *usable, void *context);
-/* The deepest *record* (not a page inside one) that is a prefix of the sequence and has at most `limit_tokens` tokens,
- * with or without a row: the parent of a publish [P1]. NULL: none. */
+/* The deepest *record* (not a page inside one) that is a prefix of the sequence, has at most `limit_tokens` tokens and
+ * is held by some tier, with or without a row: the parent of a publish [P1]. NULL: none. */
 struct sel_node *sel_tree_ancestor(const struct sel_tree *tree, const struct sel_prefix *prefix, uint64_t limit_tokens);
 
 /* Presence. Adding requires that the node is absent there; removing that it is present and not pinned there. */

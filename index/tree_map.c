@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tree's map: linear hashing with chains through the items. A bucket is 4 bytes and so is an item's link; there is
+ * one bucket an item, and each insert splits one bucket, so that no insert takes long. When there is no memory for more
+ * buckets, chains grow longer and nothing fails.
+ *
+ * The hash is seeded: keys are SHA-256 values, but whoever chooses prompts chooses among them.
+ */
+#include "base/random.h"
+#include "index/tree_priv.h"
+
+#include <stdlib.h>
+
+#define SEGMENT_BUCKETS (UINT32_C(1) << SEL_SEGMENT_SHIFT)
+#define BUCKETS_MAX     (UINT32_C(1) << 31)
+
+static uint64_t hash_key(const struct sel_tree_map *map, const struct sel_key *key) {
+    uint64_t words[2];
+
+    memcpy(words, key->bytes, sizeof words);
+    return sel_mix64(sel_mix64(words[0] ^ map->seed) + words[1]);
+}
+
+static uint32_t *bucket_at(const struct sel_tree_map *map, uint32_t bucket) {
+    return &map->segments[bucket >> SEL_SEGMENT_SHIFT][bucket & (SEGMENT_BUCKETS - 1)];
+}
+
+uint32_t sel_tree_map_bucket(const struct sel_tree_map *map, const struct sel_key *key) {
+    uint64_t hash = hash_key(map, key);
+    uint32_t bucket = (uint32_t)(hash & (2 * (uint64_t)map->half - 1));
+
+    return bucket < map->bucket_count ? bucket : bucket - map->half;
+}
+
+static bool add_segment(struct sel_tree_map *map) {
+    if (map->segment_count == map->segment_capacity) {
+        uint32_t capacity = map->segment_capacity ? map->segment_capacity * 2 : 4;
+        uint32_t **segments = realloc(map->segments, capacity * sizeof *segments);
+        if (segments == NULL)
+            return false;
+        map->segments = segments;
+        map->segment_capacity = capacity;
+    }
+    uint32_t *segment = calloc(SEGMENT_BUCKETS, sizeof *segment);
+    if (segment == NULL)
+        return false;
+    map->segments[map->segment_count++] = segment;
+    return true;
+}
+
+int sel_tree_map_init(struct sel_tree_map *map, uint64_t seed) {
+    *map = (struct sel_tree_map){.seed = seed, .bucket_count = 1, .half = 1};
+    return add_segment(map) ? 0 : SELENE_E_NOMEM;
+}
+
+void sel_tree_map_destroy(struct sel_tree_map *map) {
+    for (uint32_t i = 0; i < map->segment_count; i++)
+        free(map->segments[i]);
+    free(map->segments);
+    *map = (struct sel_tree_map){0};
+}
+
+uint64_t sel_tree_map_bytes(const struct sel_tree_map *map) {
+    return (uint64_t)map->segment_count * SEGMENT_BUCKETS * sizeof **map->segments +
+           map->segment_capacity * sizeof *map->segments;
+}
+
+struct sel_identity sel_ref_identity(const struct sel_tree *tree, uint32_t ref) {
+    if (ref & SEL_REF_ENTRY) {
+        const struct sel_page_entry *entry = sel_entry_at(tree, ref & SEL_NUMBER_MAX);
+        uint16_t ns = entry->owner ? sel_node_at(tree, entry->owner)->ns : (uint16_t)entry->next;
+        return (struct sel_identity){&entry->key, entry->tokens, ns};
+    }
+    const struct sel_node *node = sel_node_at(tree, ref);
+    return (struct sel_identity){&node->key, node->tokens, node->ns};
+}
+
+static const struct sel_key *key_of(const struct sel_tree *tree, uint32_t ref) {
+    return ref & SEL_REF_ENTRY ? &sel_entry_at(tree, ref & SEL_NUMBER_MAX)->key : &sel_node_at(tree, ref)->key;
+}
+
+uint32_t sel_tree_map_find(const struct sel_tree *tree, const struct sel_identity *identity) {
+    uint32_t ref = *bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, identity->key));
+
+    for (; ref != 0; ref = sel_ref_place(tree, ref)[PLACE_MAP_NEXT]) {
+        if (!sel_key_equal(key_of(tree, ref), identity->key))
+            continue;
+        struct sel_identity found = sel_ref_identity(tree, ref);
+        if (found.tokens == identity->tokens && found.ns == identity->ns)
+            return ref;
+    }
+    return 0;
+}
+
+void sel_tree_map_prefetch(const struct sel_tree *tree, const struct sel_key *key) {
+    __builtin_prefetch(bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, key)));
+}
+
+/* One more bucket: the items of the bucket it halves are shared out. */
+static void split(struct sel_tree *tree) {
+    struct sel_tree_map *map = &tree->map;
+
+    if (map->bucket_count == BUCKETS_MAX ||
+        (map->bucket_count == map->segment_count * SEGMENT_BUCKETS && !add_segment(map)))
+        return;
+    uint32_t added = map->bucket_count++;
+    if (added == 2 * map->half)
+        map->half *= 2;
+    uint32_t *from = bucket_at(map, added - map->half);
+    uint32_t ref = *from;
+    *from = 0;
+    while (ref != 0) {
+        uint32_t *link = &sel_ref_place(tree, ref)[PLACE_MAP_NEXT];
+        uint32_t next = *link;
+        uint32_t *bucket = bucket_at(map, sel_tree_map_bucket(map, key_of(tree, ref)));
+        *link = *bucket;
+        *bucket = ref;
+        ref = next;
+    }
+}
+
+/* The link in a bucket's chain that names `ref`. */
+static uint32_t *link_to(struct sel_tree *tree, uint32_t ref) {
+    uint32_t *link = bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, key_of(tree, ref)));
+
+    while (*link != ref) {
+        SEL_CHECK(*link != 0);
+        link = &sel_ref_place(tree, *link)[PLACE_MAP_NEXT];
+    }
+    return link;
+}
+
+/* `ref` becomes the first of its list in place of `first`: it takes over the place in the map and the tails. */
+static void replace_first(struct sel_tree *tree, uint32_t first, uint32_t ref) {
+    uint32_t *old = sel_ref_place(tree, first);
+    uint32_t *new = sel_ref_place(tree, ref);
+
+    *link_to(tree, first) = ref;
+    new[PLACE_MAP_NEXT] = old[PLACE_MAP_NEXT];
+    new[PLACE_TAILS] = old[PLACE_TAILS];
+    old[PLACE_MAP_NEXT] = 0;
+    old[PLACE_TAILS] = 0;
+    if (new[PLACE_TAILS] != 0)
+        sel_ref_place(tree, new[PLACE_TAILS])[PLACE_TAIL_PREV] = ref | SEL_REF_HOLDER;
+}
+
+/* Links `ref` behind `previous` in the list of holders of one page key. */
+static void link_same_page(struct sel_tree *tree, uint32_t previous, uint32_t ref) {
+    uint32_t *before = sel_ref_place(tree, previous);
+    uint32_t *place = sel_ref_place(tree, ref);
+
+    place[PLACE_SAME_PAGE] = before[PLACE_SAME_PAGE];
+    place[PLACE_SAME_PAGE_PREV] = previous;
+    if (place[PLACE_SAME_PAGE] != 0)
+        sel_ref_place(tree, place[PLACE_SAME_PAGE])[PLACE_SAME_PAGE_PREV] = ref;
+    before[PLACE_SAME_PAGE] = ref;
+}
+
+void sel_tree_map_add(struct sel_tree *tree, uint32_t ref) {
+    struct sel_identity identity = sel_ref_identity(tree, ref);
+    uint32_t first = sel_tree_map_find(tree, &identity);
+
+    if (first == 0) {
+        uint32_t *bucket = bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, identity.key));
+        sel_ref_place(tree, ref)[PLACE_MAP_NEXT] = *bucket;
+        *bucket = ref;
+        if (++tree->map.count > tree->map.bucket_count)
+            split(tree);
+    } else if (ref & SEL_REF_ENTRY) {
+        link_same_page(tree, first, ref);
+    } else {
+        /* A page-aligned node goes first, so that it is found without walking the list. */
+        uint32_t *place = sel_ref_place(tree, ref);
+        SEL_CHECK(first & SEL_REF_ENTRY);
+        replace_first(tree, first, ref);
+        place[PLACE_SAME_PAGE] = first;
+        sel_ref_place(tree, first)[PLACE_SAME_PAGE_PREV] = ref;
+    }
+}
+
+/* Holders only. */
+static void unlink_same_page(struct sel_tree *tree, uint32_t ref) {
+    uint32_t *place = sel_ref_place(tree, ref);
+    uint32_t next = place[PLACE_SAME_PAGE], previous = place[PLACE_SAME_PAGE_PREV];
+
+    if (next != 0)
+        sel_ref_place(tree, next)[PLACE_SAME_PAGE_PREV] = previous;
+    if (previous != 0)
+        sel_ref_place(tree, previous)[PLACE_SAME_PAGE] = next;
+    place[PLACE_SAME_PAGE] = place[PLACE_SAME_PAGE_PREV] = 0;
+}
+
+void sel_tree_map_remove(struct sel_tree *tree, uint32_t ref) {
+    uint32_t *place = sel_ref_place(tree, ref);
+    bool holder = (ref & SEL_REF_ENTRY) || sel_node_aligned(tree, sel_node_at(tree, ref));
+
+    if (holder && place[PLACE_SAME_PAGE_PREV] != 0) {
+        unlink_same_page(tree, ref);
+        return;
+    }
+    if (holder && place[PLACE_SAME_PAGE] != 0) {
+        uint32_t next = place[PLACE_SAME_PAGE];
+        replace_first(tree, ref, next);
+        unlink_same_page(tree, ref);
+        return;
+    }
+    /* A tail needs its page: it hangs under a record that carries it, or under K0 until the last one goes. */
+    SEL_CHECK(!holder || place[PLACE_TAILS] == 0);
+    uint32_t *link = link_to(tree, ref);
+    *link = place[PLACE_MAP_NEXT];
+    tree->map.count--;
+}
