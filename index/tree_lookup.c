@@ -78,8 +78,7 @@ static uint32_t deepest_page(const struct lookup *lookup, struct sel_node **carr
 }
 
 static bool counts(const struct lookup *lookup, const struct sel_node *node) {
-    return node->tokens <= lookup->limit && sel_node_present(node) &&
-           (lookup->usable == NULL || lookup->usable(lookup->context, node));
+    return sel_node_present(node) && (lookup->usable == NULL || lookup->usable(lookup->context, node));
 }
 
 /* The longest tail under a holder that is a prefix of the sequence and counts. */
