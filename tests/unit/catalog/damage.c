@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Seeded damage to an image of a catalogue file. One function a kind; numbers that replace fields are chosen near what
+ * was there, near bounds, or at random.
+ */
 #include "tests/unit/catalog/damage.h"
 
 #include "base/check.h"

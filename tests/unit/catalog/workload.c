@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Random changes for the catalogue's tests, and the digest of what a catalogue holds.
+ */
 #include "tests/unit/catalog/workload.h"
 
 #include "base/checksum.h"
