@@ -13,7 +13,8 @@
 
 #define SEL_DISK_PIECE_BYTES (UINT64_C(1) << 20)
 #define SEL_DISK_PIECE_IOV   64
-#define SEL_DISK_FIXED_MIN   (UINT64_C(64) << 10) /* a long run: what pinning its pages costs exceeds one more request \
+#define SEL_DISK_FIXED_MIN                                                                                             \
+    (UINT64_C(64) << 10)                          /* a long run: what pinning its pages costs exceeds one more request \
                                                    */
 #define SEL_DISK_BUFFER_BYTES (UINT64_C(1) << 30) /* the kernel registers no larger buffer */
 

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A disk of any side with what it needs around it; see fixture.h.
+ */
 #include "tests/unit/disk/fixture.h"
 #include "base/random.h"
 
