@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The naive model of the prefix tree, and the calls it makes. See tree_model.h.
+ */
 #include "tests/unit/index/tree_model.h"
 
 #include "tests/lib/test.h"
