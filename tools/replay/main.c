@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * selene-replay: plays requests through a store and verifies every restored byte.
+ *
+ *   set the stage (options, layout, trace; nothing is written)
+ *   the ideal: the whole workload through an endless cache, without a store
+ *   play, in one piece; or up to a restart and on; or in a child up to its crash and on
+ *   report; exit code
+ */
+#include "tools/replay/crash.h"
+#include "tools/replay/engine_sim.h"
+#include "tools/replay/ideal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct run {
+    struct replay_stage stage;
+    struct totals totals;
+    uint32_t *ideal;
+    uint8_t *done;
+    struct sel_progress progress;
+    struct selene_message message;
+};
+
+static void ideal_tick(void *context, size_t done) { sel_progress_update(context, done, "ideal"); }
+
+static int ideal_make(struct run *run) {
+    const struct workload *workload = run->stage.workload;
+    run->ideal = calloc(workload->count, sizeof *run->ideal);
+    run->done = calloc(workload->count, sizeof *run->done);
+    if (run->ideal == NULL || run->done == NULL)
+        return sel_fail(&run->message, SELENE_E_NOMEM, "no memory for the requests");
+    run->totals.ideal = run->ideal;
+    sel_progress_start(&run->progress, "prepare", workload->count, !run->stage.options->quiet);
+    int result = ideal_play(workload, run->stage.kv.page_tokens, run->stage.kv.row_bytes > 0, run->ideal, ideal_tick,
+                            &run->progress);
+    sel_progress_finish(&run->progress);
+    return result ? sel_fail(&run->message, result, "no memory for the ideal") : 0;
+}
+
+static void request_finished(void *context, const struct replay_result *result, selene_store *store) {
+    struct run *run = context;
+    char note[64];
+    (void)store;
+    totals_add(&run->totals, result);
+    const struct replay_result *sum = &run->totals.sum;
+    snprintf(note, sizeof note, "%.1f %% restored%s",
+             sum->tokens_in ? 100.0 * (double)sum->tokens_hit / (double)sum->tokens_in : 0,
+             sum->bytes.wrong ? ", WRONG BYTES" : "");
+    sel_progress_update(&run->progress, run->totals.requests, note);
+}
+
+/* Takes the counters, checks if asked to, and closes. */
+static int store_close(struct run *run, struct sim **sim) {
+    struct selene_stats stats;
+    struct selene_message found = {""};
+    int result = selene_get_stats(sim_store(*sim), &stats);
+    if (result)
+        sel_fail(&run->message, result, "selene_get_stats: %s", selene_error_text(result));
+    else
+        totals_add_store(&run->totals, &stats);
+    snprintf(run->totals.backend, sizeof run->totals.backend, "%s",
+             selene_disk_backend(sim_store(*sim), &run->totals.direct));
+    if (run->stage.options->check && selene_check(sim_store(*sim), &found)) {
+        sel_cli_error("an invariant does not hold: %s", found.text);
+        run->totals.invariant_failures++;
+    }
+    int closed = sim_close(sim, &run->message);
+    return result ? result : closed;
+}
+
+static int play_and_close(struct run *run, struct sim *sim, size_t end, bool drain) {
+    struct replay_sink sink = {.context = run, .finished = request_finished};
+    struct selene_event event = {0};
+    int result = sim_play(sim, run->done, end, &sink, &run->message);
+    if (result == 0 && drain) {
+        result = sim_drain(sim, &sink, &event, &run->message);
+        run->totals.drained_written += event.drained_written;
+        run->totals.drained_skipped += event.drained_skipped_deadline + event.drained_skipped_failed;
+    }
+    if (result) {
+        sim_close(&sim, NULL);
+        return result;
+    }
+    return store_close(run, &sim);
+}
+
+static size_t requests_until(const struct run *run, double fraction) {
+    size_t count = run->stage.workload->count, until = (size_t)ceil((double)count * fraction);
+    return until < 1 ? 1 : until > count ? count : until;
+}
+
+static int play_once(struct run *run, size_t end, bool drain) {
+    struct sim *sim;
+    int result = sim_open(&sim, &run->stage, false, &run->message);
+    return result ? result : play_and_close(run, sim, end, drain);
+}
+
+static int play_with_restart(struct run *run) {
+    int result = play_once(run, requests_until(run, run->stage.options->restart_at), true);
+    run->totals.restarts++;
+    return result ? result : play_once(run, run->stage.workload->count, false);
+}
+
+static int play_with_crash(struct run *run) {
+    struct crash *crash;
+    struct sim *sim;
+    int result = crash_run(&crash, &run->stage, requests_until(run, run->stage.options->crash_at), run->done,
+                           &run->totals, &run->progress, &run->message);
+    if (result)
+        return result;
+    result = sim_open(&sim, &run->stage, false, &run->message);
+    if (result == 0)
+        result = crash_verify(crash, &run->stage, sim_store(sim), &run->totals, &run->message);
+    crash_free(&crash);
+    if (result) {
+        sim_close(&sim, NULL);
+        return result;
+    }
+    return play_and_close(run, sim, run->stage.workload->count, false);
+}
+
+static int play(struct run *run) {
+    const struct replay_options *options = run->stage.options;
+    uint64_t start = sel_cli_now_ns();
+    sel_progress_start(&run->progress, "replay", run->stage.workload->count, !options->quiet);
+    int result = options->crash_at > 0     ? play_with_crash(run)
+                 : options->restart_at > 0 ? play_with_restart(run)
+                                           : play_once(run, run->stage.workload->count, false);
+    sel_progress_finish(&run->progress);
+    run->totals.seconds = (double)(sel_cli_now_ns() - start) * 1e-9;
+    return result;
+}
+
+static int report(struct run *run) {
+    const struct replay_options *options = run->stage.options;
+    int result = options->json ? report_json(&run->stage, &run->totals, &run->message) : 0;
+    if (!options->quiet && !(options->json && strcmp(options->json, "-") == 0))
+        report_table(&run->stage, &run->totals, stdout);
+    if (result == 0 && (fflush(stdout) || ferror(stdout)))
+        result = sel_fail(&run->message, SELENE_E_IO, "cannot write to standard output");
+    if (run->totals.sum.bytes.wrong)
+        sel_cli_error("%llu wrong bytes", (unsigned long long)run->totals.sum.bytes.wrong);
+    if (run->totals.lost_committed)
+        sel_cli_error("%llu committed records are lost", (unsigned long long)run->totals.lost_committed);
+    return result;
+}
+
+int main(int argc, char **argv) {
+    struct replay_options options;
+    static struct run run;
+    replay_options_parse(&options, argc, argv);
+    int result = replay_stage_open(&run.stage, &options, &run.message);
+    if (result == 0)
+        result = ideal_make(&run);
+    if (result == 0)
+        result = play(&run);
+    if (result == 0)
+        result = report(&run);
+    if (result)
+        sel_cli_error("%s", *run.message.text ? run.message.text : selene_error_text(result));
+    bool bad = totals_bad(&run.totals);
+    replay_stage_close(&run.stage);
+    totals_free(&run.totals);
+    free(run.ideal);
+    free(run.done);
+    return result ? SEL_EXIT_USAGE : bad ? SEL_EXIT_FOUND : SEL_EXIT_OK;
+}

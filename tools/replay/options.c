@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of selene-replay.
+ */
+#include "tools/replay/replay.h"
+
+static const char tool_and_version[] = "selene-replay 0.1.0";
+static const char about[] =
+    "Plays real requests through a Selene store as an inference engine would, and verifies every restored byte.\v"
+    "TRACE is a file of requests: mooncake (ids of 512-token blocks), runs (agent sessions as runs of 64-token blocks) "
+    "or "
+    "tokens (NAME.requests.jsonl with NAME.tokens.u32le beside it; either may be named). The form is told from the "
+    "content. --generate agent makes up conversations of agents instead.\n"
+    "\n"
+    "Each request is looked up (at most n - 1 of its n tokens), what is held is restored into paged device memory and "
+    "compared byte by byte with what it must be, the rest is computed, and the state is published at the end of the "
+    "prompt and, if its tokens are known, of the reply.\n"
+    "\n"
+    "Sizes take K, M, G, T. Without --disk there is no disk tier and nothing is written. With it DIR is created when "
+    "it "
+    "is missing and kept; a second run on the same DIR finds the records of the first.\n"
+    "\n"
+    "Exit status: 0 all is well; 1 a wrong byte, a lost record or a broken invariant; 2 bad usage or input, or the "
+    "store "
+    "cannot be used.";
+
+enum key {
+    KEY_GENERATE = 'g',
+    KEY_LAYOUT = 'l',
+    KEY_MEMORY = 'm',
+    KEY_DISK = 'd',
+    KEY_REQUESTS = 'n',
+    KEY_QUIET = 'q',
+    KEY_FORM = 256,
+    KEY_SCALE,
+    KEY_LIMIT,
+    KEY_DURABILITY,
+    KEY_DISK_THREADS,
+    KEY_SESSIONS,
+    KEY_SEQUENTIAL,
+    KEY_CONCURRENCY,
+    KEY_RATE,
+    KEY_RESTART,
+    KEY_CRASH,
+    KEY_GROUP,
+    KEY_THREADS,
+    KEY_CHECK,
+    KEY_SEED,
+    KEY_JSON
+};
+
+static const struct argp_option table[] = {
+    {NULL, 0, NULL, 0, "What is played:", 1},
+    {"generate", KEY_GENERATE, "KIND", 0, "A built-in workload instead of a trace: agent", 1},
+    {"format", KEY_FORM, "FORM", 0, "Form of TRACE: mooncake, runs or tokens (default: told from its content)", 1},
+    {"requests", KEY_REQUESTS, "N", 0, "The first N requests only (generated: so many, default 600)", 1},
+    {"sessions", KEY_SESSIONS, "N", 0, "Requests of the first N sessions only", 1},
+    {"seed", KEY_SEED, "N", 0, "Seed of the generated workload and of the KV bytes (default 1)", 1},
+    {NULL, 0, NULL, 0, "For which model:", 2},
+    {"layout", KEY_LAYOUT, "NAME|FILE", 0, "Layout of the KV cache: a known model, or a JSON file (default qwen3-8b)",
+     2},
+    {"scale", KEY_SCALE, "N", 0, "Divide the bytes of each plane and row by N (default 256)", 2},
+    {NULL, 0, NULL, 0, "The store:", 3},
+    {"memory", KEY_MEMORY, "SIZE", 0, "Warm tier; 0: none (default 256M)", 3},
+    {"disk", KEY_DISK, "DIR", 0, "Record directory (default: no disk tier)", 3},
+    {"disk-limit", KEY_LIMIT, "SIZE", 0, "Most that DIR may take; 0: no limit (default)", 3},
+    {"durability", KEY_DURABILITY, "WORD", 0, "relaxed (default) or strict", 3},
+    {"disk-threads", KEY_DISK_THREADS, NULL, 0, "Do not use io_uring", 3},
+    {"page-group", KEY_GROUP, "N", 0, "Pages a record, for layouts without rows (default: the store's)", 3},
+    {"threads", KEY_THREADS, "N", 0, "Threads that copy and hash (default: the store's)", 3},
+    {NULL, 0, NULL, 0, "How it is played:", 4},
+    {"sequential", KEY_SEQUENTIAL, NULL, 0,
+     "One request at a time, each publish ready before the next look-up, no restore declined: the hit ratio must then "
+     "equal the ideal one unless something was dropped",
+     4},
+    {"concurrency", KEY_CONCURRENCY, "N", 0, "Requests in flight without --sequential (default 4)", 4},
+    {"prefill-rate", KEY_RATE, "N", 0,
+     "Without --sequential: decline restores estimated slower than computing N tokens a second (default 0: never)", 4},
+    {"restart-at", KEY_RESTART, "F", 0, "After this fraction of the requests drain, close and open the store again", 4},
+    {"crash-at", KEY_CRASH, "F", 0,
+     "After this fraction of the requests kill the process that holds the store, without warning, open it again, check "
+     "that every record that was committed is found, and go on",
+     4},
+    {"check", KEY_CHECK, NULL, 0, "Verify the store's invariants before each closing", 4},
+    {NULL, 0, NULL, 0, "Results:", 5},
+    {"json", KEY_JSON, "FILE", 0, "Write the results as JSON; -: to standard output instead of the table", 5},
+    {"quiet", KEY_QUIET, NULL, 0, "No table, no progress bar, errors only", 5},
+    {0},
+};
+
+static error_t parse_workload(int key, const char *text, struct argp_state *state, struct replay_options *options) {
+    static const char *const kinds[] = {"agent", NULL};
+    switch (key) {
+    case KEY_GENERATE:
+        options->generate = kinds[sel_cli_choice(state, "generate", text, kinds)];
+        return 0;
+    case KEY_FORM:
+        options->form = (enum sel_trace_form)sel_cli_choice(state, "format", text, sel_trace_form_names);
+        return 0;
+    case KEY_REQUESTS:
+        options->requests = sel_cli_number(state, "requests", text, 1, SEL_TRACE_REQUESTS_MAX);
+        return 0;
+    case KEY_SESSIONS:
+        options->sessions = sel_cli_number(state, "sessions", text, 1, SEL_TRACE_REQUESTS_MAX);
+        return 0;
+    case KEY_SEED:
+        options->seed = sel_cli_number(state, "seed", text, 0, UINT64_MAX);
+        return 0;
+    case KEY_LAYOUT:
+        options->layout = text;
+        return 0;
+    case KEY_SCALE:
+        options->scale = sel_cli_number(state, "scale", text, 1, UINT32_MAX);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_store(int key, const char *text, struct argp_state *state, struct replay_options *options) {
+    static const char *const durabilities[] = {"relaxed", "strict", NULL};
+    switch (key) {
+    case KEY_MEMORY:
+        options->memory_bytes = sel_cli_size(state, "memory", text, 0, UINT64_MAX);
+        return 0;
+    case KEY_DISK:
+        if (*text == '\0')
+            argp_error(state, "--disk: found an empty name, expected a directory");
+        options->disk = text;
+        return 0;
+    case KEY_LIMIT:
+        options->disk_limit_bytes = sel_cli_size(state, "disk-limit", text, 0, UINT64_MAX);
+        return 0;
+    case KEY_DURABILITY:
+        options->durability = sel_cli_choice(state, "durability", text, durabilities);
+        return 0;
+    case KEY_DISK_THREADS:
+        options->disk_threads = true;
+        return 0;
+    case KEY_GROUP:
+        options->page_group = (uint32_t)sel_cli_number(state, "page-group", text, 1, SELENE_PAGE_TOKENS_MAX);
+        return 0;
+    case KEY_THREADS:
+        options->threads = (uint32_t)sel_cli_number(state, "threads", text, 1, 1024);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_play(int key, const char *text, struct argp_state *state, struct replay_options *options) {
+    switch (key) {
+    case KEY_SEQUENTIAL:
+        options->sequential = true;
+        return 0;
+    case KEY_CONCURRENCY:
+        options->concurrency = (uint32_t)sel_cli_number(state, "concurrency", text, 1, 1024);
+        return 0;
+    case KEY_RATE:
+        options->prefill_rate = sel_cli_number(state, "prefill-rate", text, 0, UINT64_MAX);
+        return 0;
+    case KEY_RESTART:
+        options->restart_at = sel_cli_fraction(state, "restart-at", text);
+        return 0;
+    case KEY_CRASH:
+        options->crash_at = sel_cli_fraction(state, "crash-at", text);
+        return 0;
+    case KEY_CHECK:
+        options->check = true;
+        return 0;
+    case KEY_JSON:
+        options->json = text;
+        return 0;
+    case KEY_QUIET:
+        options->quiet = true;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* What options must satisfy together. */
+static void options_check(struct argp_state *state, const struct replay_options *options) {
+    if (options->trace && options->generate)
+        argp_error(state, "found both a trace and --generate, expected one of them");
+    if (options->trace == NULL && options->generate == NULL)
+        argp_error(state, "found no trace, expected TRACE or --generate agent");
+    if (options->generate && options->form != SEL_TRACE_UNKNOWN)
+        argp_error(state, "--format needs a trace");
+    if (options->restart_at > 0 && options->crash_at > 0)
+        argp_error(state, "found --restart-at and --crash-at, expected one of them");
+    if (options->disk)
+        return;
+    if (options->restart_at > 0 || options->crash_at > 0)
+        argp_error(state, "--%s needs --disk", options->crash_at > 0 ? "crash-at" : "restart-at");
+    if (options->disk_limit_bytes || options->disk_threads)
+        argp_error(state, "--%s needs --disk", options->disk_threads ? "disk-threads" : "disk-limit");
+}
+
+static error_t parse(int key, char *text, struct argp_state *state) {
+    struct replay_options *options = state->input;
+    if (key == ARGP_KEY_ARG) {
+        if (options->trace)
+            argp_error(state, "found a second trace `%s`, expected one", text);
+        options->trace = text;
+        return 0;
+    }
+    if (key == ARGP_KEY_END) {
+        options_check(state, options);
+        return 0;
+    }
+    error_t result = parse_workload(key, text, state, options);
+    if (result == ARGP_ERR_UNKNOWN)
+        result = parse_store(key, text, state, options);
+    return result == ARGP_ERR_UNKNOWN ? parse_play(key, text, state, options) : result;
+}
+
+void replay_options_parse(struct replay_options *options, int argc, char **argv) {
+    static const struct argp argp = {table, parse, "TRACE\n--generate agent", about, NULL, NULL, NULL};
+    *options = (struct replay_options){.form = SEL_TRACE_UNKNOWN,
+                                       .layout = "qwen3-8b",
+                                       .scale = 256,
+                                       .memory_bytes = UINT64_C(256) << 20,
+                                       .concurrency = 4,
+                                       .seed = 1};
+    sel_cli_start(tool_and_version);
+    argp_parse(&argp, argc, argv, 0, NULL, options);
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Setting the stage: everything that can be wrong with the input is found here, before anything is written.
+ */
+#include "tools/replay/replay.h"
+
+#include "cli/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define AGENT_REQUESTS 600
+
+/* ---- layout ---- */
+
+static int name_unknown(const char *name, struct selene_message *message) {
+    char names[400] = "";
+    const struct selene_model *model;
+    for (size_t i = 0, used = 0; (model = selene_model_at(i)) && used < sizeof names; i++)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", model->name);
+    return sel_fail(message, SELENE_E_NOTFOUND,
+                    "--layout: found `%s`, neither a file nor a known model, expected a JSON file or one of: %s", name,
+                    names);
+}
+
+static int layout_take(struct replay_stage *stage, struct selene_message *message) {
+    const char *name = stage->options->layout;
+    const struct selene_model *model = selene_model_find(name);
+    struct sel_layout_file file = {0};
+    struct stat status;
+    int result;
+    if (model) {
+        result = layout_scale(&stage->layout, &model->layout, model->pages_replicated, model->row_replicated,
+                              stage->options->scale);
+        return result ? sel_fail(message, result, "no memory for the layout") : 0;
+    }
+    if (strchr(name, '/') == NULL && strchr(name, '.') == NULL && stat(name, &status))
+        return name_unknown(name, message);
+    result = sel_layout_file_load(&file, name, message);
+    if (result)
+        return result;
+    result =
+        layout_scale(&stage->layout, &file.layout, file.pages_replicated, file.row_replicated, stage->options->scale);
+    sel_layout_file_free(&file);
+    return result ? sel_fail(message, result, "no memory for the layout") : 0;
+}
+
+/* ---- workload ---- */
+
+static int workload_take(struct replay_stage *stage, struct selene_message *message) {
+    const struct replay_options *options = stage->options;
+    struct sel_trace *trace;
+    int result;
+    if (options->generate) {
+        uint64_t requests = options->requests ? options->requests : options->sessions ? UINT32_MAX : AGENT_REQUESTS;
+        if (options->sessions && requests > options->sessions * 400)
+            requests = options->sessions * 400; /* more than that many sessions can have */
+        result = workload_agent_create(&stage->workload, options->seed, requests,
+                                       options->sessions ? (uint32_t)options->sessions : UINT32_MAX);
+        return result ? sel_fail(message, result, "no memory for the workload") : 0;
+    }
+    result = sel_trace_load(&trace, options->trace, options->form, options->requests, options->sessions, message);
+    if (result)
+        return result;
+    result = workload_from_trace(&stage->workload, &trace);
+    return result ? sel_fail(message, result, "%s: no memory", options->trace) : 0;
+}
+
+int replay_stage_open(struct replay_stage *stage, const struct replay_options *options,
+                      struct selene_message *message) {
+    *stage = (struct replay_stage){.options = options};
+    int result = options->json ? sel_json_writable(options->json, message) : 0;
+    if (result == 0)
+        result = layout_take(stage, message);
+    if (result == 0)
+        result = workload_take(stage, message);
+    if (result == 0) {
+        result = kv_init(&stage->kv, &stage->layout.layout, stage->layout.pages_replicated,
+                         stage->layout.row_replicated, options->seed);
+        if (result)
+            sel_fail(message, result, "no memory for the layout");
+    }
+    if (result == 0 && (stage->layout_name = strdup(options->layout)) == NULL)
+        result = sel_fail(message, SELENE_E_NOMEM, "no memory");
+    if (result)
+        replay_stage_close(stage);
+    return result;
+}
+
+void replay_stage_close(struct replay_stage *stage) {
+    workload_destroy(&stage->workload);
+    sel_layout_file_free(&stage->layout);
+    kv_free(&stage->kv);
+    free(stage->layout_name);
+    stage->layout_name = NULL;
+}
