@@ -77,8 +77,7 @@ int sel_segment_head_unpack(struct sel_segment_head *head, const uint8_t block[S
     if (head->version != SEL_SEGMENT_VERSION || head->kind > SEL_EXTENT_KIND_ROW ||
         head->segment_bytes % SEL_DISK_BLOCK != 0 || head->segment_bytes < 2 * SEL_DISK_BLOCK ||
         head->segment_bytes / SEL_DISK_BLOCK > UINT32_MAX ||
-        !all_zero(disk.prefix_reserved, sizeof disk.prefix_reserved) ||
-        !all_zero(disk.reserved, sizeof disk.reserved))
+        !all_zero(disk.prefix_reserved, sizeof disk.prefix_reserved) || !all_zero(disk.reserved, sizeof disk.reserved))
         return sel_fail(message, SELENE_E_CORRUPT, "segment head: version %u, kind %u, %llu bytes: not valid",
                         head->version, head->kind, (unsigned long long)head->segment_bytes);
     return 0;

@@ -138,8 +138,8 @@ struct sel_meta_entry {
 void sel_record_entry_pack(uint8_t value[SEL_CATALOG_VALUE], const struct sel_record_entry *entry);
 int sel_record_entry_unpack(struct sel_record_entry *entry, uint64_t key, const uint8_t value[SEL_CATALOG_VALUE]);
 /* Part `part` (from 1) of the page keys. */
-void sel_keys_entry_pack(uint8_t value[SEL_CATALOG_VALUE], uint64_t sequence, uint32_t part,
-                         const struct sel_key *keys, uint32_t count);
+void sel_keys_entry_pack(uint8_t value[SEL_CATALOG_VALUE], uint64_t sequence, uint32_t part, const struct sel_key *keys,
+                         uint32_t count);
 int sel_keys_entry_unpack(struct sel_key *keys, uint32_t count, uint64_t sequence, uint32_t part,
                           const uint8_t value[SEL_CATALOG_VALUE]);
 void sel_segment_entry_pack(uint8_t value[SEL_CATALOG_VALUE], const struct sel_segment_entry *entry);

@@ -89,8 +89,8 @@ int sel_record_entry_unpack(struct sel_record_entry *e, uint64_t key, const uint
     return 0;
 }
 
-void sel_keys_entry_pack(uint8_t value[SEL_CATALOG_VALUE], uint64_t sequence, uint32_t part,
-                         const struct sel_key *keys, uint32_t count) {
+void sel_keys_entry_pack(uint8_t value[SEL_CATALOG_VALUE], uint64_t sequence, uint32_t part, const struct sel_key *keys,
+                         uint32_t count) {
     struct sel_keys_disk disk = {0};
     SEL_CHECK(count <= SEL_ENTRY_KEYS_EACH);
     sel_put_u32(&disk.magic, SEL_ENTRY_KEYS);

@@ -11,8 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-int sel_extent_peek(const uint8_t block[SEL_DISK_BLOCK], const struct sel_extent_place *place,
-                    uint32_t *header_bytes) {
+int sel_extent_peek(const uint8_t block[SEL_DISK_BLOCK], const struct sel_extent_place *place, uint32_t *header_bytes) {
     struct sel_extent_header_disk disk;
     memcpy(&disk, block, sizeof disk);
     *header_bytes = 0;
@@ -67,8 +66,9 @@ static bool all_zero(const uint8_t *bytes, size_t count) {
 }
 
 static int bad(struct selene_message *message, const struct sel_extent *e, const char *field, uint64_t found) {
-    return sel_fail(message, SELENE_E_CORRUPT, "segment %08x offset %" PRIu64 ": extent header: %s is %" PRIu64
-                    ", which does not fit the rest", e->segment_id, e->offset, field, found);
+    return sel_fail(message, SELENE_E_CORRUPT,
+                    "segment %08x offset %" PRIu64 ": extent header: %s is %" PRIu64 ", which does not fit the rest",
+                    e->segment_id, e->offset, field, found);
 }
 
 bool sel_record_counts_valid(uint32_t page_tokens, uint32_t tokens, uint32_t parent_tokens, uint32_t page_key_count) {
@@ -206,8 +206,10 @@ int sel_extent_unpack(struct sel_extent *extent, const uint8_t *raw, size_t raw_
         return sel_fail(message, SELENE_E_CORRUPT, "offset %" PRIu64 ": %zu bytes are no header", place->offset,
                         raw_bytes);
     if (sel_extent_peek(raw, place, &header_bytes) || header_bytes > raw_bytes)
-        return sel_fail(message, SELENE_E_CORRUPT, "segment %08x offset %" PRIu64 ": no extent header of this "
-                        "generation and place", place->segment_id, place->offset);
+        return sel_fail(message, SELENE_E_CORRUPT,
+                        "segment %08x offset %" PRIu64 ": no extent header of this "
+                        "generation and place",
+                        place->segment_id, place->offset);
     int rc = check_sum(raw, header_bytes);
     if (rc)
         return sel_fail(message, rc, "segment %08x offset %" PRIu64 ": extent header checksum is wrong",

@@ -15,20 +15,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SEL_DISK_BLOCK         4096
-#define SEL_SEGMENT_VERSION    1
-#define SEL_SEGMENT_MAGIC      "SELSEG\r\n"
-#define SEL_SEGMENT_PREFIX     64
-#define SEL_EXTENT_MAGIC       "SELEXT\r\n"
-#define SEL_EXTENT_VERSION_1   1 /* always per rank; read for ever, never written */
-#define SEL_EXTENT_VERSION_2   2 /* adds the replicated mark */
-#define SEL_EXTENT_HEADER_MAX  (UINT32_C(16) << 20)
-#define SEL_GENERATION_BYTES   16
-#define SEL_STORE_ID_BYTES     16
-#define SEL_EXTENT_HAS_ROW     1u
-#define SEL_EXTENT_REPLICATED  2u /* version 2 only */
-#define SEL_EXTENT_KIND_PAGES  0
-#define SEL_EXTENT_KIND_ROW    1
+#define SEL_DISK_BLOCK        4096
+#define SEL_SEGMENT_VERSION   1
+#define SEL_SEGMENT_MAGIC     "SELSEG\r\n"
+#define SEL_SEGMENT_PREFIX    64
+#define SEL_EXTENT_MAGIC      "SELEXT\r\n"
+#define SEL_EXTENT_VERSION_1  1 /* always per rank; read for ever, never written */
+#define SEL_EXTENT_VERSION_2  2 /* adds the replicated mark */
+#define SEL_EXTENT_HEADER_MAX (UINT32_C(16) << 20)
+#define SEL_GENERATION_BYTES  16
+#define SEL_STORE_ID_BYTES    16
+#define SEL_EXTENT_HAS_ROW    1u
+#define SEL_EXTENT_REPLICATED 2u /* version 2 only */
+#define SEL_EXTENT_KIND_PAGES 0
+#define SEL_EXTENT_KIND_ROW   1
 
 /* Block 0 of a segment. The first 64 bytes, the prefix, mean the same in every version to come. */
 struct sel_segment_head_disk {

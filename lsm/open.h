@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files that open a store share: load.c (directory and catalogue), scan.c and verify.c (extents that the
+ * catalogue does not know), recover.c (which of them are records), open.c (the order of it all).
+ */
+#ifndef SEL_LSM_OPEN_H
+#define SEL_LSM_OPEN_H
+
+#include "lsm/lsm_priv.h"
+
+/* A whole extent that the catalogue does not know. */
+struct sel_found {
+    uint64_t sequence, pages_sequence;
+    uint64_t place; /* packed */
+    uint32_t blocks;
+    uint8_t kind;
+    bool replicated;
+    bool dropped;
+    struct sel_record_entry entry; /* all but the location */
+    struct sel_key *page_keys;
+};
+
+struct sel_opening {
+    struct sel_lsm *lsm;
+    struct selene_message *message;
+    struct sel_u64s ids;
+    bool probe_left;
+    bool has_meta;
+    struct sel_meta_entry meta;
+    bool has_store_id;
+    /* the record being gathered from the catalogue */
+    bool gathering;
+    uint64_t bad_key;
+    struct sel_record_entry entry;
+    struct sel_key *keys;
+    uint32_t key_capacity, keys_gathered;
+    /* what the scan found */
+    struct sel_found *found;
+    size_t found_count, found_capacity;
+};
+
+int sel_open_meta(struct sel_opening *opening);
+int sel_open_segments(struct sel_opening *opening);
+int sel_open_records(struct sel_opening *opening);
+int sel_open_show(struct sel_opening *opening, const struct sel_record_entry *entry, const struct sel_key *keys);
+void sel_open_set_live(struct sel_lsm *lsm, const struct sel_location *at);
+void sel_open_close_file(struct sel_segment *segment);
+
+/* Reads [indexed_bytes, end) of a segment for extents of its generation. Errors of the device end that segment's scan,
+ * not the opening. SELENE_E_NOMEM. */
+int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment);
+/* Verifies all checksums of an extent's data. 0, SELENE_E_CORRUPT, SELENE_E_IO, SELENE_E_NOMEM. Blocking. */
+int sel_verify_extent(struct sel_segment *segment, const struct sel_extent *extent);
+/* Scans what must be scanned, and takes over what it finds: visits and commits it. */
+int sel_open_recover(struct sel_opening *opening);
+
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Giving space back [D5], off the write path, a few segments at a time. Looked at are sealed segments only:
+ *
+ *   nothing live, nobody on it   -> a spare for recycling when it is whole, else closed, unlinked, forgotten
+ *   a long tail never written    -> truncated
+ *   dead extents                 -> punched in one batch when they are many or room is short, then the file's true
+ *                                   size is asked for
+ *
+ * What a reader is on is left for later. A failure leaves the bytes charged as dead and is tried again after a while;
+ * one segment's failure does not stop the others.
+ */
+#include "lsm/lsm_priv.h"
+
+enum work_step { WORK_TRUNCATE, WORK_PUNCH, WORK_STAT, WORK_CLOSE, WORK_UNLINK, WORK_SYNC_DIR };
+
+static void work(struct sel_segment *segment, uint8_t what);
+
+static void work_over(struct sel_segment *segment) {
+    segment->working = false;
+    segment->lsm->works--;
+    sel_segment_account(segment);
+}
+
+static bool read_by_anyone(const struct sel_segment *segment, uint32_t block, uint32_t count) {
+    uint64_t from = (uint64_t)block * SEL_DISK_BLOCK, to = from + (uint64_t)count * SEL_DISK_BLOCK;
+    SEL_LIST_FOR_EACH(at, (struct sel_list *)&segment->readers) {
+        const struct sel_lsm_reader *reader = SEL_LIST_ENTRY(at, struct sel_lsm_reader, link);
+        if (reader->offset < to && reader->offset + reader->extent_bytes > from)
+            return true;
+    }
+    return false;
+}
+
+static bool is_dead(const struct sel_segment *segment, uint32_t block) {
+    uint64_t bit = UINT64_C(1) << (block % 64);
+    return (segment->held[block / 64] & bit) && !(segment->live[block / 64] & bit);
+}
+
+/* The next run of dead blocks that hold space, from work_block on; false: no more. */
+static bool next_run(struct sel_segment *segment) {
+    uint32_t at = segment->work_block;
+    for (;;) {
+        while (at < segment->blocks && !is_dead(segment, at))
+            at = (segment->held[at / 64] & ~segment->live[at / 64]) == 0 ? (at / 64 + 1) * 64 : at + 1;
+        if (at >= segment->blocks)
+            return false;
+        uint32_t end = at;
+        while (end < segment->blocks && is_dead(segment, end))
+            end++;
+        segment->work_block = at;
+        segment->work_count = end - at;
+        if (!read_by_anyone(segment, at, end - at))
+            return true;
+        segment->dirty = true;
+        at = end;
+    }
+}
+
+static void punch_next(struct sel_segment *segment) { work(segment, next_run(segment) ? WORK_PUNCH : WORK_STAT); }
+
+static void punched(struct sel_segment *segment) {
+    sel_bits_set(segment->held, segment->work_block, segment->work_count, false);
+    segment->whole = false;
+    segment->lsm->stats.punched_bytes += (uint64_t)segment->work_count * SEL_DISK_BLOCK;
+    segment->work_block += segment->work_count;
+}
+
+static void truncated(struct sel_segment *segment) {
+    uint32_t blocks = (uint32_t)(segment->end / SEL_DISK_BLOCK);
+    sel_bits_set(segment->held, blocks, segment->blocks - blocks, false);
+    segment->bytes = segment->end;
+    segment->blocks = blocks;
+    segment->truncate = false;
+    segment->whole = false;
+    segment->catalog_dirty = true;
+}
+
+static void gone(struct sel_segment *segment) {
+    struct sel_lsm *lsm = segment->lsm;
+    if (segment->known)
+        sel_u64s_push(&lsm->drop_segments, segment->id); /* without memory a stale entry stays: harmless */
+    lsm->works--;
+    segment->working = false;
+    sel_segment_forget(&segment);
+}
+
+/* Put back among the sealed ones: tried again later, its bytes stay charged. */
+static void work_failed(struct sel_segment *segment, int result) {
+    struct sel_lsm *lsm = segment->lsm;
+    if (segment->work_step == WORK_PUNCH && result == SELENE_E_UNSUPPORTED) {
+        if (!lsm->no_punch)
+            sel_log_info(lsm->config.log, "the file system cannot punch holes: live extents are copied forward");
+        lsm->no_punch = true;
+        for (size_t i = 0; i < lsm->segment_count; i++)
+            sel_segment_account(lsm->segments[i]);
+    } else {
+        sel_log_debug(lsm->config.log, "%s: giving space back failed: %s", segment->name, sel_error_text(result));
+        lsm->reclaim_ns = sel_mono_ns(lsm->config.clock) + SEL_PROBE_NS;
+        segment->dirty = true;
+    }
+    if (segment->state == SEL_DOOMED) {
+        segment->state = SEL_SEALED;
+        sel_list_remove(&segment->link);
+        sel_list_add_tail(&lsm->sealed, &segment->link);
+    }
+    work_over(segment);
+}
+
+static void worked(struct sel_lsm_io *io, int result) {
+    struct sel_segment *segment = io->owner;
+    uint8_t what = segment->work_step;
+    if (what == WORK_CLOSE) {
+        sel_file_closed(segment);
+        result = 0;
+    }
+    if (what == WORK_UNLINK && result == SELENE_E_NOTFOUND)
+        result = 0;
+    if (result) {
+        work_failed(segment, result);
+        return;
+    }
+    switch (what) {
+    case WORK_TRUNCATE:
+        truncated(segment);
+        work(segment, WORK_STAT);
+        break;
+    case WORK_PUNCH:
+        punched(segment);
+        punch_next(segment);
+        break;
+    case WORK_STAT:
+        segment->allocated = io->io.allocated_bytes;
+        work_over(segment);
+        break;
+    case WORK_CLOSE:
+    case WORK_UNLINK:
+        work(segment, (uint8_t)(what + 1));
+        break;
+    default:
+        gone(segment);
+    }
+}
+
+static void work(struct sel_segment *segment, uint8_t what) {
+    static const uint8_t kinds[] = {SEL_DISK_TRUNCATE, SEL_DISK_PUNCH,  SEL_DISK_STAT,
+                                    SEL_DISK_CLOSE,    SEL_DISK_UNLINK, SEL_DISK_SYNC_DIR};
+    struct sel_disk_io *io = &segment->work_io.io;
+    *io = (struct sel_disk_io){.kind = kinds[what], .file = segment->file, .name = segment->name};
+    segment->work_step = what;
+    if (what == WORK_TRUNCATE)
+        io->bytes = segment->end;
+    if (what == WORK_PUNCH) {
+        io->offset = (uint64_t)segment->work_block * SEL_DISK_BLOCK;
+        io->bytes = (uint64_t)segment->work_count * SEL_DISK_BLOCK;
+    }
+    sel_lsm_io_start(segment->lsm, &segment->work_io, worked, segment);
+}
+
+void sel_segment_doom(struct sel_segment *segment) {
+    struct sel_lsm *lsm = segment->lsm;
+    sel_list_remove(&segment->link);
+    sel_list_add_tail(&lsm->doomed, &segment->link);
+    segment->state = SEL_DOOMED;
+    segment->working = true;
+    lsm->works++;
+    sel_segment_account(segment);
+    work(segment, segment->file >= 0 ? WORK_CLOSE : WORK_UNLINK);
+}
+
+static void retire(struct sel_segment *segment) {
+    struct sel_lsm *lsm = segment->lsm;
+    if (!segment->whole || segment->suspect || lsm->spare_count >= SEL_SPARES_MAX || lsm->pressed) {
+        sel_segment_doom(segment);
+        return;
+    }
+    sel_list_remove(&segment->link);
+    sel_list_add_tail(&lsm->spare, &segment->link);
+    lsm->spare_count++;
+    segment->state = SEL_SPARE;
+    sel_segment_account(segment);
+}
+
+static bool tight(const struct sel_lsm *lsm) {
+    return lsm->pressed || lsm->state == SEL_LSM_FULL || !sel_space_room(lsm, 2 * lsm->segment_bytes);
+}
+
+static void begin_work(struct sel_segment *segment) {
+    if (segment->truncate) {
+        work(segment, WORK_TRUNCATE);
+        return;
+    }
+    segment->dirty = segment->punch_all = false;
+    segment->work_block = 1;
+    punch_next(segment);
+}
+
+static void file_ready(struct sel_file_waiter *waiter, int result) {
+    struct sel_segment *segment = SEL_CONTAINER(waiter, struct sel_segment, work_waiter);
+    if (result) {
+        segment->work_step = WORK_CLOSE;
+        work_failed(segment, result);
+        return;
+    }
+    sel_segment_release(segment); /* `working` holds the file */
+    begin_work(segment);
+}
+
+static void start(struct sel_segment *segment) {
+    segment->working = true;
+    segment->lsm->works++;
+    sel_segment_acquire(segment, &segment->work_waiter, file_ready);
+}
+
+static void look_at(struct sel_segment *segment, bool short_of_room) {
+    struct sel_lsm *lsm = segment->lsm;
+    bool idle = sel_list_empty(&segment->pending) && !segment->syncing && !segment->working;
+    if (!idle)
+        return;
+    if (segment->live_blocks == 0 && segment->users == 0 && sel_list_empty(&segment->readers)) {
+        retire(segment);
+        return;
+    }
+    bool punch = segment->dirty && !lsm->no_punch && segment->counted_dead > 0 &&
+                 (short_of_room || segment->punch_all || segment->counted_dead >= segment->bytes / 4);
+    if (segment->truncate || punch)
+        start(segment);
+}
+
+void sel_reclaim_poll(struct sel_lsm *lsm) {
+    if (!lsm->reclaim || lsm->closing || sel_mono_ns(lsm->config.clock) < lsm->reclaim_ns)
+        return;
+    lsm->reclaim = false;
+    bool short_of_room = tight(lsm);
+    SEL_LIST_FOR_EACH(at, &lsm->sealed) {
+        if (lsm->works >= SEL_WORKS_MAX)
+            break;
+        look_at(SEL_LIST_ENTRY(at, struct sel_segment, link), short_of_room);
+    }
+    if (!lsm->pressed)
+        return;
+    SEL_LIST_FOR_EACH(at, &lsm->spare) {
+        struct sel_segment *segment = SEL_LIST_ENTRY(at, struct sel_segment, link);
+        lsm->spare_count--;
+        sel_segment_doom(segment);
+    }
+}

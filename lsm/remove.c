@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Removing records, or only their rows. A removal is part of the next transaction; when that is synced its blocks are
+ * dead and reclaim.c may give them back, except where a reader is still on them [D5].
+ */
+#include "lsm/lsm_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* NULL when the extent is not live any more. */
+static struct sel_segment *segment_of(const struct sel_lsm *lsm, uint64_t place, uint32_t blocks) {
+    struct sel_segment *segment = sel_segment_find(lsm, (uint32_t)(place >> 32));
+    if (segment == NULL || (segment->state != SEL_OPEN && segment->state != SEL_SEALED) ||
+        !sel_segment_is_live(segment, (uint32_t)place, blocks))
+        return NULL;
+    return segment;
+}
+
+/* The generation tells a segment that was recycled since: what lies there now is another record's. */
+void sel_remove_extent(struct sel_lsm *lsm, uint64_t place, uint32_t blocks, uint64_t generation) {
+    struct sel_segment *segment = segment_of(lsm, place, blocks);
+    if (segment && sel_generation_short(segment->generation) == generation)
+        sel_segment_set_dead(segment, (uint32_t)place, blocks);
+}
+
+/* Only sealed segments give space back. */
+static uint64_t coming_bytes(const struct sel_lsm *lsm, uint64_t place, uint32_t blocks) {
+    const struct sel_segment *segment = segment_of(lsm, place, blocks);
+    return segment && segment->state == SEL_SEALED && !lsm->no_punch ? (uint64_t)blocks * SEL_DISK_BLOCK : 0;
+}
+
+static void queue(struct sel_lsm *lsm, const struct sel_location *location, const struct sel_record_entry *entry,
+                  struct sel_op *op) {
+    if (op)
+        sel_op_start(op);
+    struct sel_segment *pages = segment_of(lsm, location->pages, location->pages_blocks);
+    struct sel_removal *removal = location->sequence && pages ? calloc(1, sizeof *removal) : NULL;
+    if (removal == NULL) {
+        if (op)
+            sel_ready_post(lsm->config.ready, op, location->sequence && pages ? SELENE_E_NOMEM : SELENE_E_GONE);
+        return;
+    }
+    removal->op = op;
+    removal->location = *location;
+    removal->row_only = entry != NULL;
+    if (entry)
+        removal->entry = *entry;
+    else
+        removal->bytes = coming_bytes(lsm, location->pages, location->pages_blocks);
+    removal->entry.pages_generation = sel_generation_short(pages->generation);
+    struct sel_segment *row = segment_of(lsm, location->row, location->row_blocks);
+    if (row) {
+        removal->bytes += coming_bytes(lsm, location->row, location->row_blocks);
+        removal->row_generation = sel_generation_short(row->generation);
+    } else
+        removal->location.row = 0;
+    sel_forward_removed(lsm, location);
+    if (sel_list_empty(&lsm->removals))
+        lsm->removals_since_ns = sel_mono_ns(lsm->config.clock);
+    sel_list_init(&removal->link);
+    sel_list_add_tail(&lsm->removals, &removal->link);
+    lsm->removal_count++;
+    lsm->removal_bytes += removal->bytes;
+    if (lsm->pressed)
+        lsm->flush_removals = true;
+}
+
+void sel_lsm_remove(struct sel_lsm *lsm, const struct sel_location *location, struct sel_op *op) {
+    SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
+    queue(lsm, location, NULL, op);
+}
+
+void sel_lsm_remove_row(struct sel_lsm *lsm, const struct sel_lsm_record *record, const struct sel_location *location,
+                        struct sel_op *op) {
+    SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
+    struct sel_record_entry entry = {.pages_replicated = record->pages_replicated,
+                                     .key = record->key,
+                                     .parent_key = record->parent_key,
+                                     .base_key = record->base_key,
+                                     .page_tokens = record->page_tokens,
+                                     .tokens = record->tokens,
+                                     .parent_tokens = record->parent_tokens,
+                                     .page_key_count = record->page_key_count,
+                                     .location = *location,
+                                     .time_s = record->time_s};
+    memcpy(entry.ns, record->ns, sizeof entry.ns);
+    entry.location.row = 0;
+    entry.location.row_blocks = 0;
+    queue(lsm, location, &entry, op);
+}
+
+void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int result) {
+    lsm->removal_count--;
+    lsm->removal_bytes -= removal->bytes;
+    if (result == 0) {
+        const struct sel_location *at = &removal->location;
+        if (!removal->row_only)
+            sel_remove_extent(lsm, at->pages, at->pages_blocks, removal->entry.pages_generation);
+        if (at->row)
+            sel_remove_extent(lsm, at->row, at->row_blocks, removal->row_generation);
+        if (!removal->row_only && lsm->stats.records > 0)
+            lsm->stats.records--;
+    }
+    if (removal->op)
+        sel_ready_post(lsm->config.ready, removal->op, result);
+    free(removal);
+}
