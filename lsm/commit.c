@@ -142,6 +142,8 @@ static int run(struct sel_job *job) {
 }
 
 static void forget_dropped(struct sel_u64s *list, size_t count) {
+    if (count == 0)
+        return;
     memmove(list->items, list->items + count, (list->count - count) * sizeof *list->items);
     list->count -= count;
 }

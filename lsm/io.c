@@ -98,5 +98,6 @@ void sel_lsm_turn(struct sel_lsm *lsm) {
 }
 
 int sel_lsm_run(struct sel_lsm *lsm, struct sel_disk_io *io) {
+    sel_op_init(&io->op, NULL);
     return sel_disk_run(lsm->config.disk, lsm->config.ready, io);
 }

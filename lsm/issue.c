@@ -101,6 +101,8 @@ static void issue_batch(struct sel_part *part, struct sel_list *pieces, uint64_t
 /* With a packed header ready, that goes out too, together with the data behind it where that is here. */
 void sel_issue_part(struct sel_part *part) {
     bool header = part->write->finished && !part->header_written;
+    if (part->segment == NULL)
+        return;
     if (part->write->state == SEL_WRITE_FAILED) {
         end_pieces(part->write->lsm, &part->pieces, part->write->error);
         return;

@@ -308,8 +308,7 @@ void sel_lsm_write_finish(struct sel_lsm_write *write, const uint64_t *page_sums
     write->state = SEL_WRITE_FINISHED;
     sel_write_headers(write, page_sums, row_sums);
     for (int i = 0; i < 2; i++)
-        if (write->part[i].segment)
-            sel_issue_part(&write->part[i]);
+        sel_issue_part(&write->part[i]);
     sel_write_try_join(write);
 }
 
