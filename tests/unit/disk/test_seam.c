@@ -195,11 +195,12 @@ static void random_ios_match_a_model(void **state) {
             struct lane *lane = &model->lanes[i];
             if (lane->busy)
                 continue;
-            idle++;
             lane_finish(model, lane);
             lane->io.kind = SEL_DISK_STAT;
             if (started < rounds && ++started)
                 lane_start(model, lane, sel_random_below(&model->random, 2));
+            else
+                idle++;
         }
         if (started < rounds && sel_random_below(&model->random, 8) == 0)
             assert_ok(run_kind(model->f, SEL_DISK_SYNC, model->file, 0, 0));
