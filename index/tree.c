@@ -226,7 +226,7 @@ int sel_tree_insert(struct sel_tree *tree, const struct sel_node_spec *spec, str
     if (rc == 0)
         rc = need_k0(tree, spec, (uint16_t)ns);
     if (rc != 0) {
-        give_entries(tree, node->pages);
+        /* No entries to give back: K0 is needed by records without a full page only. */
         sel_slab_give(&tree->nodes, number);
         return rc;
     }

@@ -164,7 +164,9 @@ void sel_tree_map_add(struct sel_tree *tree, uint32_t ref) {
         uint32_t *bucket = bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, identity.key));
         sel_ref_place(tree, ref)[PLACE_MAP_NEXT] = *bucket;
         *bucket = ref;
-        if (++tree->map.count > tree->map.bucket_count)
+        tree->map.count++;
+        /* Two, to catch up when there was no memory for a while. */
+        for (int i = 0; i < 2 && tree->map.count > tree->map.bucket_count; i++)
             split(tree);
     } else if (ref & SEL_REF_ENTRY) {
         link_same_page(tree, first, ref);

@@ -104,21 +104,24 @@ static void bad_specs_are_refused(void **state) {
     (void)state;
     struct sel_prefix *prefix = prefix_of(f.layout, 40, 0, 0), *other = prefix_of(f.layout, 0, 40, 1);
     struct sel_node *parent = add(prefix, 12, NULL), *stranger = add(other, 12, NULL);
-    struct sel_layout *layout = layout_with(16);
-    const struct sel_node_spec good = spec_of(prefix, 24, parent);
-    struct sel_node_spec bad;
+    struct selene_layout desc = f.layout->desc;
+    struct sel_layout *layout;
+    desc.rank_count = 2;
+    assert_ok(sel_layout_create(&layout, &desc, NULL));
+    struct sel_node_spec bad, good = spec_of(prefix, 24, parent);
 
+    bad = spec_of(prefix, 12, parent), bad.key.bytes[0] ^= 1; /* no longer than its parent */
+    refuse(&bad);
+    bad = spec_of(prefix, 10, parent);
+    refuse(&bad);
     bad = good, bad.tokens = 0;
-    refuse(&bad);
-    bad = good, bad.tokens = 12;
-    refuse(&bad);
-    bad = good, bad.tokens = SEL_PREFIX_TOKENS_MAX + 1;
     refuse(&bad);
     bad = good, bad.page_tokens = 0;
     refuse(&bad);
     bad = good, bad.page_tokens = SELENE_PAGE_TOKENS_MAX + 1;
     refuse(&bad);
-    bad = good, bad.page_tokens = 4;
+    bad = good, bad.page_tokens = 4, bad.page_key_count = 3; /* the namespace has 8 */
+    f.keys[2] = f.keys[1];
     refuse(&bad);
     bad = good, bad.page_key_count = 1;
     refuse(&bad);
@@ -128,7 +131,7 @@ static void bad_specs_are_refused(void **state) {
     refuse(&bad);
     bad = good, bad.key.bytes[31] ^= 1; /* not its last page key */
     refuse(&bad);
-    bad = good, bad.ns = layout->ns, bad.page_tokens = 16; /* another namespace than the parent's */
+    bad = good, bad.ns = layout->ns; /* another namespace than the parent's */
     refuse(&bad);
     bad = spec_of(prefix, 20, parent), bad.base_key.bytes[0] ^= 1; /* mid-page, base is not its last page key */
     refuse(&bad);
@@ -140,13 +143,36 @@ static void bad_specs_are_refused(void **state) {
     refuse(&bad);
     assert_int_equal(sel_tree_count(f.tree), 2);
 
-    bad = good;
+    good = spec_of(prefix, 24, parent);
     struct sel_node *node;
-    assert_ok(sel_tree_insert(f.tree, &bad, &node));
+    assert_ok(sel_tree_insert(f.tree, &good, &node));
     assert_int_equal(sel_tree_count(f.tree), 3);
     sel_layout_destroy(&layout);
     sel_prefix_destroy(&prefix);
     sel_prefix_destroy(&other);
+}
+
+static void too_many_tokens_are_refused(void **state) {
+    (void)state;
+    uint32_t count = SEL_PREFIX_TOKENS_MAX / SELENE_PAGE_TOKENS_MAX;
+    struct sel_key *keys = calloc(count, sizeof *keys);
+    struct sel_node_spec spec = {.ns = f.layout->ns,
+                                 .page_tokens = SELENE_PAGE_TOKENS_MAX,
+                                 .tokens = SEL_PREFIX_TOKENS_MAX,
+                                 .page_keys = keys,
+                                 .page_key_count = count};
+    struct sel_node *node;
+
+    for (uint32_t i = 0; i < count; i++)
+        assert_ok(sel_sha256(keys[i].bytes, &i, sizeof i));
+    spec.key = spec.base_key = keys[count - 1];
+    assert_ok(sel_tree_insert(f.tree, &spec, &node));
+    check_tree();
+    sel_tree_release(f.tree, &node);
+    spec.tokens++;
+    spec.key.bytes[0] ^= 1;
+    refuse(&spec);
+    free(keys);
 }
 
 /* 20,000 conversations with the same system prompt of two pages, stored as roots: the same page keys 20,000 times,
@@ -366,6 +392,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(bad_specs_are_refused),
+        TEST(too_many_tokens_are_refused),
         TEST(many_records_share_pages),
         TEST(a_root_with_many_children),
         TEST(tails_outlive_the_first_carrier),
