@@ -165,10 +165,43 @@ static void the_map_works_without_growing(void **state) {
     sel_layout_destroy(&layout);
 }
 
+/* Page entries taken before the memory ran out are given back: the checker counts them. */
+static void failed_inserts_leave_nothing(void **state) {
+    (void)state;
+    uint64_t failures = 0;
+
+    allocations = UINT64_MAX;
+    assert_ok(create_layout(NULL));
+    assert_ok(create_tree(NULL));
+    for (uint32_t i = 0; i < 1000; i++) {
+        struct sel_key keys[8];
+        struct sel_node_spec spec = {
+            .ns = layout->ns, .page_tokens = 8, .tokens = 64, .page_keys = keys, .page_key_count = 8};
+        struct sel_node *node;
+        for (uint32_t k = 0; k < 8; k++)
+            assert_ok(sel_sha256(keys[k].bytes, (uint32_t[2]){i, k}, 8));
+        spec.key = keys[7];
+        allocations = 0;
+        int rc = sel_tree_insert(tree, &spec, &node);
+        allocations = UINT64_MAX;
+        if (rc == 0)
+            continue;
+        failures++;
+        assert_int_equal(rc, SELENE_E_NOMEM);
+        assert_ok(sel_tree_check(tree, NULL));
+        assert_ok(sel_tree_insert(tree, &spec, &node));
+    }
+    assert_true(failures >= 6);
+    assert_ok(sel_tree_check(tree, NULL));
+    sel_tree_destroy(&tree);
+    sel_layout_destroy(&layout);
+}
+
 int main(void) {
     allocations = UINT64_MAX;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(failed_inserts_leave_nothing),
         cmocka_unit_test(the_map_works_without_growing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
