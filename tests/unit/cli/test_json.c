@@ -125,11 +125,12 @@ static void results_are_written_whole_or_not_at_all(void **state) {
     assert_string_equal(sel_json_string(sel_json_get(back, "name"), NULL), "a?b");
     assert_int_equal(sel_json_write(NULL, path, &message), SELENE_E_NOMEM);
     assert_int_equal(files_in(directory), 1);
+    sel_json_free(&back);
     assert_int_equal(sel_json_load(&back, path, 8, NULL), SELENE_E_OVERFLOW);
     assert_int_equal(sel_json_write(json, nowhere, NULL), SELENE_E_NOTFOUND);
     assert_int_equal(sel_json_writable(nowhere, NULL), SELENE_E_NOTFOUND);
     assert_int_equal(sel_json_writable(directory, NULL), SELENE_E_INVALID);
-    sel_json_free(&back);
+    assert_null(back);
     sel_json_free(&json);
     free(path), free(nowhere);
     test_directory_remove(&directory);
