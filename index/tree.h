@@ -93,6 +93,11 @@ void sel_tree_release(struct sel_tree *tree, struct sel_node **node);
 struct sel_node *sel_tree_find(const struct sel_tree *tree, const uint8_t ns[32], const struct sel_key *key,
                                uint64_t tokens);
 
+/* The keys that the node's spec had: page_keys (as many as its page_key_count) and base_key (of a page-aligned record:
+ * its own key). */
+void sel_tree_keys(const struct sel_tree *tree, const struct sel_node *node, struct sel_key *page_keys,
+                   struct sel_key *base_key);
+
 /* A place where a request may go on. */
 struct sel_match {
     struct sel_node *node; /* the deepest record on the chain; NULL: no match */

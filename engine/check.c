@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * selene_check: every invariant by brute force [fault 7]. The tree and the record store check themselves; here the
+ * slots are counted by holder (free + records + drafts + loads + windows = capacity, none twice) and the counters
+ * against the records.
+ */
+#include "engine/publish_priv.h"
+#include "engine/restore_priv.h"
+
+#include <inttypes.h>
+
+struct check {
+    selene_store *store;
+    uint8_t *seen; /* a byte a slot */
+    uint64_t held, clean, parked, memory_bytes, disk_bytes;
+    int result;
+    struct selene_message *message;
+};
+
+static void fail(struct check *check, const char *what, uint64_t found, uint64_t expected) {
+    check->result =
+        sel_fail(check->message, SELENE_E_INTERNAL, "%s: found %" PRIu64 ", expected %" PRIu64, what, found, expected);
+}
+
+static void hold(struct check *check, const uint32_t *ids, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) {
+        if (ids[i] >= check->store->slots.total || !check->store->slots.used[ids[i]])
+            fail(check, "a slot that is held but not given out", ids[i], check->store->slots.total);
+        else if (check->seen[ids[i]]++)
+            fail(check, "a slot that is held twice", ids[i], 1);
+    }
+    check->held += count;
+}
+
+static void check_node(void *context, struct sel_node *node) {
+    struct check *check = context;
+    const struct sel_memory *memory = node->memory;
+    if (node->tier[SEL_TIER_MEMORY].present != (memory != NULL))
+        fail(check, "a memory copy beside its tier", memory != NULL, node->tier[SEL_TIER_MEMORY].present);
+    if (node->tier[SEL_TIER_DISK].present != (node->disk.sequence != 0))
+        fail(check, "a place on disk beside its tier", node->disk.sequence, node->tier[SEL_TIER_DISK].present);
+    if (node->tier[SEL_TIER_DISK].present)
+        check->disk_bytes += sel_node_bytes(check->store, node, SEL_TIER_DISK);
+    if (!memory)
+        return;
+    hold(check, memory->pages.slots, memory->pages.count);
+    hold(check, memory->row.slots, memory->row.count);
+    check->memory_bytes += sel_node_bytes(check->store, node, SEL_TIER_MEMORY);
+    if (memory->pages.count != sel_node_page_count(check->store, node))
+        fail(check, "pages of a memory copy", memory->pages.count, sel_node_page_count(check->store, node));
+    if (node->tier[SEL_TIER_MEMORY].parked)
+        check->parked++;
+    else
+        check->clean += sel_memory_slots(memory);
+    if (!(node->flags & (SEL_BAD_DISK | SEL_DOOMED)) &&
+        node->tier[SEL_TIER_MEMORY].parked == node->tier[SEL_TIER_DISK].present)
+        fail(check, "parked beside on disk", node->tier[SEL_TIER_MEMORY].parked, !node->tier[SEL_TIER_DISK].present);
+}
+
+static void check_publish(struct check *check, const struct sel_publish *publish) {
+    for (const struct sel_list *link = publish->drafts.next; link != &publish->drafts; link = link->next) {
+        const struct sel_draft *draft = SEL_LIST_ENTRY(link, struct sel_draft, link);
+        if (draft->memory) {
+            hold(check, draft->memory->pages.slots, draft->memory->pages.count);
+            hold(check, draft->memory->row.slots, draft->memory->row.count);
+        }
+        if (draft->stream)
+            check->held += sel_stream_slots(draft->stream);
+    }
+}
+
+static void check_load(struct check *check, const struct sel_load *load) {
+    hold(check, load->part.slots, load->part.count);
+    for (uint32_t i = 0; i < load->chunk_count && !load->keep; i++)
+        if (load->chunks[i].state != SEL_CHUNK_IDLE)
+            hold(check, load->chunks[i].slots, load->chunks[i].count);
+}
+
+static void check_holders(struct check *check) {
+    selene_store *store = check->store;
+    sel_tree_visit(store->tree, check_node, check);
+    for (struct sel_list *link = store->requests.next; link != &store->requests; link = link->next) {
+        const struct sel_request *request = SEL_LIST_ENTRY(link, struct sel_request, link);
+        if (request->event.kind == SELENE_EVENT_PUBLISH)
+            check_publish(check, SEL_LIST_ENTRY(request, struct sel_publish, request));
+    }
+    for (struct sel_list *link = store->loads.next; link != &store->loads; link = link->next)
+        check_load(check, SEL_LIST_ENTRY(link, struct sel_load, link));
+}
+
+int sel_store_check(selene_store *store, struct selene_message *message) {
+    struct check check = {.store = store, .message = message};
+    if (message)
+        message->text[0] = 0;
+    int result = sel_tree_check(store->tree, message);
+    if (!result && store->lsm)
+        result = sel_lsm_check(store->lsm, message);
+    if (result)
+        return result;
+    check.seen = calloc(store->slots.total + 1, 1);
+    if (!check.seen)
+        return SELENE_E_NOMEM;
+    check_holders(&check);
+    free(check.seen);
+    if (check.held + store->slots.free_count != store->slots.total)
+        fail(&check, "slots held and free", check.held + store->slots.free_count, store->slots.total);
+    if (check.clean != store->clean_slots)
+        fail(&check, "clean slots", store->clean_slots, check.clean);
+    if (check.parked != store->parked_count)
+        fail(&check, "parked records", store->parked_count, check.parked);
+    if (check.memory_bytes != store->stats.held_bytes[SEL_TIER_MEMORY])
+        fail(&check, "bytes held in memory", store->stats.held_bytes[SEL_TIER_MEMORY], check.memory_bytes);
+    if (check.disk_bytes != store->stats.held_bytes[SEL_TIER_DISK])
+        fail(&check, "bytes held on disk", store->stats.held_bytes[SEL_TIER_DISK], check.disk_bytes);
+    return check.result;
+}
+
+int selene_check(selene_store *store, struct selene_message *message) {
+    int result = sel_store_usable(store);
+    return result ? result : sel_store_check(store, message);
+}

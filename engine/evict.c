@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making room, in memory [M3, P5, P6] and on disk [D6]: always the coldest leaf, never what is pinned, never in
+ * mid-chain. The tree's use orders hold exactly what may go, so a victim costs O(log n).
+ *
+ *   memory   clean leaves; parked ones only when memory is the end of the chain
+ *   disk     the coldest leaf of the disk order; a record that has a memory copy becomes parked again
+ *
+ * A removal from disk takes effect in the tree at once, since nobody may read it from then on; its transaction comes
+ * later. One that fails is tried again: the record is unreachable meanwhile, its space stays charged.
+ */
+#include "engine/store_priv.h"
+
+bool sel_memory_is_last(const selene_store *store) {
+    return store->lsm == NULL || sel_lsm_state(store->lsm) != SEL_LSM_OK;
+}
+
+static struct sel_node *memory_victim(selene_store *store) {
+    struct sel_node *node = sel_tree_coldest(store->tree, SEL_TIER_MEMORY, SEL_ORDER_CLEAN);
+    if (!node && sel_memory_is_last(store))
+        node = sel_tree_coldest(store->tree, SEL_TIER_MEMORY, SEL_ORDER_PARKED);
+    return node;
+}
+
+static void evict_from_memory(selene_store *store, struct sel_node *node) {
+    if (node->tier[SEL_TIER_MEMORY].parked && store->lsm) {
+        store->stats.dropped_records++;
+        if (!store->warned_drop)
+            sel_log_warning(&store->log, "the disk takes no records: memory drops its coldest ones");
+        store->warned_drop = true;
+    }
+    store->stats.evictions[SEL_TIER_MEMORY]++;
+    sel_memory_detach(store, node);
+    sel_tree_release(store->tree, &node);
+}
+
+bool sel_slots_obtain(selene_store *store, uint32_t *ids, uint32_t count, uint32_t reserve) {
+    /* Each eviction frees a slot at least, so the work is bounded by what is asked for. */
+    uint64_t want = (uint64_t)count + SEL_MAX(reserve, store->intake_slots);
+    while (store->slots.free_count < want) {
+        struct sel_node *victim = memory_victim(store);
+        if (!victim)
+            break;
+        evict_from_memory(store, victim);
+    }
+    if (store->slots.free_count < (uint64_t)count + reserve) {
+        uint64_t wanted = SEL_MIN((uint64_t)count + reserve, store->slots.total);
+        store->wanted_slots = SEL_MAX(store->wanted_slots, (uint32_t)wanted);
+        store->flush_wanted = store->force_spill = true;
+        return false;
+    }
+    store->wanted_slots = 0;
+    return sel_slots_take(&store->slots, ids, count);
+}
+
+bool sel_slots_obtain_window(selene_store *store, uint32_t *ids, uint32_t count) {
+    while (store->slots.free_count < count) {
+        struct sel_node *victim = memory_victim(store);
+        if (!victim)
+            return false;
+        evict_from_memory(store, victim);
+    }
+    return sel_slots_take(&store->slots, ids, count);
+}
+
+bool sel_slots_obtain_colder(selene_store *store, uint32_t *ids, uint32_t count, uint64_t use) {
+    uint64_t want = (uint64_t)count + store->intake_slots;
+    while (store->slots.free_count < want) {
+        struct sel_node *victim = sel_tree_coldest(store->tree, SEL_TIER_MEMORY, SEL_ORDER_CLEAN);
+        if (!victim || victim->last_use >= use)
+            return false;
+        evict_from_memory(store, victim);
+    }
+    return sel_slots_take(&store->slots, ids, count);
+}
+
+struct sel_removal {
+    struct sel_op op;
+    struct sel_list link; /* in store->removals */
+    selene_store *store;
+    struct sel_location location;
+    bool failed;
+};
+
+static void removal_done(struct sel_op *op) {
+    struct sel_removal *removal = SEL_CONTAINER(op, struct sel_removal, op);
+    if (op->result) {
+        removal->failed = true;
+        return;
+    }
+    sel_list_remove(&removal->link);
+    free(removal);
+}
+
+void sel_removals_step(selene_store *store) {
+    if (sel_lsm_state(store->lsm) != SEL_LSM_OK)
+        return;
+    SEL_LIST_FOR_EACH(link, &store->removals) {
+        struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
+        if (removal->failed) {
+            removal->failed = false;
+            sel_lsm_remove(store->lsm, &removal->location, &removal->op);
+        }
+    }
+}
+
+void sel_removals_free(selene_store *store) {
+    struct sel_list *link;
+    while ((link = sel_list_pop(&store->removals)) != NULL)
+        free(SEL_LIST_ENTRY(link, struct sel_removal, link));
+}
+
+void sel_disk_detach(selene_store *store, struct sel_node *node) {
+    struct sel_removal *removal = calloc(1, sizeof *removal);
+    store->stats.held_bytes[SEL_TIER_DISK] -= sel_node_bytes(store, node, SEL_TIER_DISK);
+    if (removal) {
+        removal->store = store;
+        removal->location = node->disk;
+        sel_op_init(&removal->op, removal_done);
+        sel_list_init(&removal->link);
+        sel_list_add_tail(&store->removals, &removal->link);
+    }
+    /* Without memory for a second try the removal has one. */
+    sel_lsm_remove(store->lsm, &node->disk, removal ? &removal->op : NULL);
+    sel_tree_remove_from(store->tree, node, SEL_TIER_DISK);
+    node->disk = (struct sel_location){0};
+    node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW);
+    sel_memory_set_parked(store, node, true);
+}
+
+bool sel_disk_make_room(selene_store *store, uint64_t bytes) {
+    while (sel_lsm_shortage(store->lsm, bytes) > 0) {
+        struct sel_node *victim = sel_tree_coldest(store->tree, SEL_TIER_DISK, SEL_ORDER_CLEAN);
+        if (!victim)
+            return false;
+        store->stats.evictions[SEL_TIER_DISK]++;
+        sel_disk_detach(store, victim);
+        sel_tree_release(store->tree, &victim);
+    }
+    return true;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * selene_publish [P1]: the answer, and the life of an accepted publish.
+ *
+ * Order: what is held already is Present; what is on its way is Retry (in flight), also when only a part of it is,
+ * since the rest would carry the pages of that part once more; what can never fit is Oversize; no slots is Retry
+ * (slots). Otherwise the deepest ancestor is pinned, keys and block ids are copied, and the copies start.
+ */
+#include "engine/publish_priv.h"
+
+#include "engine/prefix_priv.h"
+
+#include <string.h>
+
+/* How long an accepted publish waits for slots for the rest of its chain. Long enough for a slow disk to take what
+ * stands before it, short enough that device memory is not held for ever. */
+#define SEL_PUBLISH_WAIT_NS (10 * SEL_NS_PER_SECOND)
+
+static void publish_end(struct sel_publish *publish) {
+    selene_store *store = publish->store;
+    int result = publish->result;
+    sel_list_remove(&publish->waiting);
+    if (publish->parent)
+        sel_unpin(store, publish->parent, publish->parent_tier);
+    if (result == 0 && publish->cancelled && publish->request.event.tokens < publish->tokens)
+        result = SELENE_E_CANCELLED;
+    free(publish->blocks);
+    free(publish->rows);
+    free(publish->keys);
+    store->event_waits -= publish->wait != NULL;
+    sel_request_end(store, &publish->request, result);
+}
+
+void sel_publish_advance(struct sel_publish *publish, struct sel_node *node) {
+    selene_store *store = publish->store;
+    struct sel_node *old = publish->parent;
+    enum sel_tier old_tier = publish->parent_tier;
+    publish->parent_tier = sel_pin_lowest(store, node);
+    publish->parent = node;
+    publish->request.event.tokens = node->tokens;
+    memcpy(publish->request.event.key, node->key.bytes, sizeof node->key.bytes);
+    if (old)
+        sel_unpin(store, old, old_tier);
+}
+
+void sel_publish_collect(struct sel_publish *publish) {
+    selene_store *store = publish->store;
+    while (!sel_list_empty(&publish->drafts)) {
+        struct sel_draft *draft = SEL_LIST_ENTRY(publish->drafts.next, struct sel_draft, link);
+        if (!draft->done)
+            return;
+        int result = publish->result ? publish->result : draft->result;
+        if (result == 0) {
+            uint64_t bytes = sel_draft_bytes(store, draft);
+            result = sel_draft_insert(draft);
+            if (result == 0) {
+                publish->request.event.bytes += bytes;
+                store->stats.published_bytes += bytes;
+            }
+        }
+        if (!publish->result)
+            publish->result = result;
+        sel_draft_free(&draft);
+    }
+    if (publish->cursor == publish->tokens || publish->result || publish->cancelled)
+        publish_end(publish);
+}
+
+static void publish_cancel(struct sel_request *request) {
+    struct sel_publish *publish = SEL_CONTAINER(request, struct sel_publish, request);
+    selene_store *store = publish->store;
+    publish->cancelled = true;
+    SEL_LIST_FOR_EACH(link, &publish->drafts) {
+        struct sel_draft *draft = SEL_LIST_ENTRY(link, struct sel_draft, link);
+        if (draft->stream)
+            sel_stream_cancel(draft);
+        if (draft->page_copy.op.in_flight)
+            store->device->ops->cancel(store->device, &draft->page_copy);
+        if (draft->row_copy.op.in_flight)
+            store->device->ops->cancel(store->device, &draft->row_copy);
+    }
+    sel_publish_collect(publish);
+}
+
+/* Starts drafts until the chain is complete or slots run out. */
+static int start_drafts(struct sel_publish *publish) {
+    int result = 0;
+    while (!result && publish->cursor < publish->tokens && !publish->result)
+        result = sel_draft_start(publish);
+    return result;
+}
+
+/* Helps a chain that is longer than memory: its committed part may leave memory while it is being published. */
+static void publish_unblock(struct sel_publish *publish) {
+    selene_store *store = publish->store;
+    struct sel_node *parent = publish->parent;
+    if (!parent || !store->lsm || publish->parent_tier == SEL_TIER_DISK)
+        return;
+    if (sel_node_pages_readable(parent, SEL_TIER_DISK)) {
+        publish->parent_tier = sel_pin_lowest(store, parent);
+        sel_unpin(store, parent, SEL_TIER_MEMORY);
+    } else if (sel_spill_chain(store, parent) == 0) {
+        store->flush_wanted = true;
+    }
+}
+
+static bool wait_is_over(const struct sel_publish *publish) {
+    const selene_store *store = publish->store;
+    bool alone = store->spill_count == 0 && store->load_count == 0 && sel_list_empty(&publish->drafts);
+    if (alone && sel_memory_is_last(store) && store->waiting_publishes.next->next == &store->waiting_publishes)
+        return true;
+    return sel_mono_ns(store->clock) - publish->waiting_since_ns > SEL_PUBLISH_WAIT_NS;
+}
+
+void sel_publishes_step(selene_store *store) {
+    SEL_LIST_FOR_EACH(link, &store->waiting_publishes) {
+        struct sel_publish *publish = SEL_LIST_ENTRY(link, struct sel_publish, waiting);
+        int result = start_drafts(publish);
+        if (result == SELENE_E_RETRY) {
+            publish_unblock(publish);
+            if (!wait_is_over(publish))
+                continue;
+        }
+        sel_list_remove(&publish->waiting);
+        if (!publish->result)
+            publish->result = result;
+        sel_publish_collect(publish);
+    }
+}
+
+/* ---- the answer ---- */
+
+static bool already_held(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens) {
+    struct sel_match match = sel_match_find(store, prefix, tokens);
+    if (!match.node || match.tokens != tokens)
+        return false;
+    sel_tree_touch(store->tree, match.node, sel_store_use(store));
+    return true;
+}
+
+/* True when a publish in flight will bring the key at `tokens`, or one between the ancestor and it. */
+static bool on_its_way(const selene_store *store, const struct sel_prefix *prefix, uint64_t tokens, uint64_t from) {
+    const struct sel_layout *layout = store->layout;
+    for (const struct sel_list *link = store->requests.next; link != &store->requests; link = link->next) {
+        const struct sel_request *request = SEL_LIST_ENTRY(link, struct sel_request, link);
+        if (request->event.kind != SELENE_EVENT_PUBLISH)
+            continue;
+        const struct sel_publish *other = SEL_LIST_ENTRY(request, struct sel_publish, request);
+        uint64_t common = layout->desc.row_bytes ? other->tokens : SEL_MIN(other->tokens, tokens);
+        uint32_t page = (uint32_t)(common / layout->desc.page_tokens);
+        if (common > tokens || common <= from || page < other->first_page ||
+            !sel_key_equal(&other->keys[page - other->first_page], sel_prefix_page_key(prefix, page)))
+            continue;
+        struct sel_key key;
+        if (common % layout->desc.page_tokens == 0)
+            return true;
+        if (sel_prefix_key_at(prefix, common, &key) == 0 && sel_key_equal(&key, &other->key))
+            return true;
+    }
+    return false;
+}
+
+static bool oversize(const selene_store *store, uint64_t tokens, uint64_t from) {
+    const struct sel_layout *layout = store->layout;
+    uint64_t end = sel_layout_end_page(layout, tokens);
+    uint64_t pages = end - sel_layout_first_page(layout, from);
+    bool rows = layout->desc.row_bytes > 0;
+    uint64_t record = (rows ? pages : SEL_MIN(pages, store->options.page_group)) + layout->row_slots;
+    if (store->warm_slots == 0)
+        return store->lsm == NULL || store->slots.total == 0;
+    /* In memory alone no part of a chain may leave before its end. */
+    if (store->lsm == NULL)
+        record = SEL_MAX(record, end + layout->row_slots);
+    return record > store->warm_slots;
+}
+
+static int copy_request(struct sel_publish *publish, const struct sel_prefix *prefix,
+                        const struct selene_device_state *state) {
+    const struct sel_layout *layout = publish->store->layout;
+    uint32_t pages = sel_layout_end_page(layout, publish->tokens) - publish->first_page;
+    uint32_t keys = (uint32_t)(publish->tokens / layout->desc.page_tokens) - publish->first_page + 1;
+    publish->blocks = malloc(pages * sizeof *publish->blocks);
+    publish->keys = malloc(keys * sizeof *publish->keys);
+    if (layout->desc.row_bytes)
+        publish->rows = malloc(layout->desc.rank_count * sizeof *publish->rows);
+    if (!publish->blocks || !publish->keys || (layout->desc.row_bytes && !publish->rows))
+        return SELENE_E_NOMEM;
+    memcpy(publish->blocks, state->blocks + publish->first_page, pages * sizeof *publish->blocks);
+    for (uint32_t i = 0; i < keys; i++)
+        publish->keys[i] = *sel_prefix_page_key(prefix, publish->first_page + i);
+    if (layout->desc.row_bytes)
+        memcpy(publish->rows, state->rows, layout->desc.rank_count * sizeof *publish->rows);
+    publish->wait = state->wait;
+    return sel_prefix_key_at(prefix, publish->tokens, &publish->key);
+}
+
+static void publish_abort(struct sel_publish **publish) {
+    free((*publish)->blocks);
+    free((*publish)->rows);
+    free((*publish)->keys);
+    free(*publish);
+    *publish = NULL;
+}
+
+/* Accepts or says why not: 0, SELENE_E_RETRY for slots, or another error. */
+static int publish_begin(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens, struct sel_node *parent,
+                         const struct selene_device_state *state, uint64_t *ticket) {
+    struct sel_publish *publish = calloc(1, sizeof *publish);
+    if (!publish)
+        return SELENE_E_NOMEM;
+    publish->store = store;
+    publish->tokens = tokens;
+    publish->cursor = parent ? parent->tokens : 0;
+    publish->first_page = sel_layout_first_page(store->layout, publish->cursor);
+    sel_list_init(&publish->waiting);
+    sel_list_init(&publish->drafts);
+    int result = copy_request(publish, prefix, state);
+    if (result) {
+        publish_abort(&publish);
+        return result;
+    }
+    if (parent) {
+        publish->parent = parent;
+        publish->parent_tier = sel_pin_lowest(store, parent);
+    }
+    result = start_drafts(publish);
+    if (result && sel_list_empty(&publish->drafts)) {
+        if (parent)
+            sel_unpin(store, parent, publish->parent_tier);
+        publish_abort(&publish);
+        return result;
+    }
+    if (result == SELENE_E_RETRY) {
+        publish->waiting_since_ns = sel_mono_ns(store->clock);
+        sel_list_add_tail(&store->waiting_publishes, &publish->waiting);
+    } else {
+        publish->result = result;
+    }
+    store->event_waits += publish->wait != NULL;
+    sel_request_begin(store, &publish->request, SELENE_EVENT_PUBLISH, publish_cancel);
+    *ticket = publish->request.event.ticket;
+    return 0;
+}
+
+/* The parent of a record at `tokens`: of one that is there without its row [T5], its own. */
+static int find_parent(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens, struct sel_node **out) {
+    struct sel_key key;
+    *out = NULL;
+    int result = sel_prefix_key_at(prefix, tokens, &key);
+    if (result)
+        return result;
+    struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &key, tokens);
+    *out = node ? node->parent : sel_tree_ancestor(store->tree, prefix, tokens - 1);
+    /* Something on the chain failed and is about to leave. */
+    for (struct sel_node *above = node ? node : *out; above; above = above->parent)
+        if (sel_node_tier(above, SEL_LSM_PAGES) < 0)
+            return SELENE_E_RETRY;
+    return 0;
+}
+
+static int answer_retry(selene_store *store, struct selene_publish_result *out, int reason) {
+    out->answer = SELENE_RETRY;
+    out->reason = reason;
+    store->stats.publishes_retry[reason]++;
+    return 0;
+}
+
+static int publish_answer(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens,
+                          const struct selene_device_state *state, struct selene_publish_result *out) {
+    struct sel_node *parent;
+    if (already_held(store, prefix, tokens)) {
+        out->answer = SELENE_PRESENT;
+        store->stats.publishes_present++;
+        return 0;
+    }
+    int result = find_parent(store, prefix, tokens, &parent);
+    if (result == SELENE_E_RETRY)
+        return answer_retry(store, out, SELENE_RETRY_IN_FLIGHT);
+    if (result)
+        return result;
+    out->from_tokens = parent ? parent->tokens : 0;
+    if (oversize(store, tokens, out->from_tokens)) {
+        out->answer = SELENE_OVERSIZE;
+        store->stats.publishes_oversize++;
+        return 0;
+    }
+    if (store->request_count >= SEL_REQUESTS_MAX || on_its_way(store, prefix, tokens, out->from_tokens))
+        return answer_retry(store, out, SELENE_RETRY_IN_FLIGHT);
+    result = publish_begin(store, prefix, tokens, parent, state, &out->ticket);
+    if (result == SELENE_E_OVERSIZE) {
+        out->answer = SELENE_OVERSIZE;
+        store->stats.publishes_oversize++;
+        return 0;
+    }
+    if (result == SELENE_E_RETRY)
+        return answer_retry(store, out, SELENE_RETRY_SLOTS);
+    if (result == 0) {
+        store->stats.publishes_accepted++;
+        sel_store_kick(store);
+    }
+    return result;
+}
+
+int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t tokens,
+                   const struct selene_device_state *state, struct selene_publish_result *out) {
+    int result = sel_store_usable(store);
+    if (result)
+        return result;
+    if (!out)
+        return SELENE_E_INVALID;
+    memset(out, 0, sizeof *out);
+    if ((result = sel_prefix_usable(store, prefix)) != 0)
+        return result;
+    if (!state || tokens > sel_prefix_tokens(prefix->keys))
+        return SELENE_E_INVALID;
+    if (store->layout->desc.row_bytes == 0) {
+        tokens -= tokens % store->layout->desc.page_tokens;
+        if (tokens == 0) {
+            out->answer = SELENE_PRESENT;
+            store->stats.publishes_present++;
+            return 0;
+        }
+    }
+    result = sel_state_check(store, state, tokens);
+    return result ? result : publish_answer(store, prefix->keys, tokens, state, out);
+}
+
+void selene_publish_abandoned(selene_store *store, int reason) {
+    if (sel_store_usable(store) == 0 && reason >= 0 && reason < (int)SEL_COUNT(store->stats.publishes_abandoned))
+        store->stats.publishes_abandoned[reason]++;
+}

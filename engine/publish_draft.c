@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Drafts of a store with a warm tier: slots, copies, and the moment a draft becomes a record.
+ *
+ * A draft becomes visible only when its copies are complete and its checksums are there [faults 2, 3]. If its key came
+ * into the tree meanwhile (another publish was faster), the draft's slots are given back and the chain goes on from the
+ * record that is there.
+ */
+#include "engine/publish_priv.h"
+
+#include <string.h>
+
+uint64_t sel_draft_end(const struct sel_publish *publish) {
+    const selene_store *store = publish->store;
+    if (store->layout->desc.row_bytes)
+        return publish->tokens;
+    /* Absolute multiples of the group, so that shared prefixes are cut alike [L6]. */
+    uint64_t group_tokens = (uint64_t)store->options.page_group * store->layout->desc.page_tokens;
+    uint64_t end = (publish->cursor / group_tokens + 1) * group_tokens;
+    return SEL_MIN(end, publish->tokens);
+}
+
+static uint32_t page_tokens_of(const struct sel_draft *draft, uint32_t index) {
+    uint64_t page_tokens = draft->publish->store->layout->desc.page_tokens;
+    uint64_t start = (uint64_t)(draft->first_page + index) * page_tokens;
+    return (uint32_t)SEL_MIN(draft->tokens - start, page_tokens);
+}
+
+uint64_t sel_draft_bytes(const selene_store *store, const struct sel_draft *draft) {
+    const struct sel_layout *layout = store->layout;
+    uint64_t full = (uint64_t)(draft->page_count - 1) * layout->page_bytes + layout->desc.row_bytes;
+    return layout->desc.rank_count * full + sel_page_bytes(store, page_tokens_of(draft, draft->page_count - 1));
+}
+
+struct sel_draft *sel_draft_create(struct sel_publish *publish) {
+    const struct sel_layout *layout = publish->store->layout;
+    struct sel_draft *draft = calloc(1, sizeof *draft);
+    if (!draft)
+        return NULL;
+    sel_list_init(&draft->link);
+    draft->publish = publish;
+    draft->parent_tokens = publish->cursor;
+    draft->tokens = sel_draft_end(publish);
+    draft->first_page = sel_layout_first_page(layout, draft->parent_tokens);
+    draft->page_count = sel_layout_end_page(layout, draft->tokens) - draft->first_page;
+    draft->key = draft->tokens == publish->tokens
+                     ? publish->key
+                     : publish->keys[draft->tokens / layout->desc.page_tokens - publish->first_page];
+    return draft;
+}
+
+void sel_draft_free(struct sel_draft **draft) {
+    if (!*draft)
+        return;
+    sel_list_remove(&(*draft)->link);
+    sel_memory_destroy((*draft)->publish->store, &(*draft)->memory);
+    sel_stream_free(&(*draft)->stream);
+    free((*draft)->items);
+    free((*draft)->row_hashes);
+    free(*draft);
+    *draft = NULL;
+}
+
+void sel_draft_spec(const struct sel_draft *draft, struct sel_node_spec *spec) {
+    const struct sel_publish *publish = draft->publish;
+    const struct sel_layout *layout = publish->store->layout;
+    uint32_t end = (uint32_t)(draft->tokens / layout->desc.page_tokens);
+    *spec = (struct sel_node_spec){
+        .ns = layout->ns,
+        .page_tokens = layout->desc.page_tokens,
+        .tokens = (uint32_t)draft->tokens,
+        .key = draft->key,
+        .parent = publish->parent,
+        .page_keys = &publish->keys[draft->first_page + 1 - publish->first_page],
+        .page_key_count = end - draft->first_page,
+        .base_key = publish->keys[end - publish->first_page],
+    };
+}
+
+static void draft_done(struct sel_draft *draft) {
+    selene_store *store = draft->publish->store;
+    const struct sel_layout *layout = store->layout;
+    if (draft->result == 0 && draft->row_hashes)
+        for (uint32_t rank = 0; rank < layout->desc.rank_count; rank++)
+            draft->memory->row.sums[rank] =
+                sel_checksum_finish(draft->row_hashes + (size_t)rank * layout->row_blocks, layout->row_blocks);
+    draft->done = true;
+    sel_publish_collect(draft->publish);
+}
+
+static void copy_done(struct sel_draft *draft, int result) {
+    if (!draft->result)
+        draft->result = result;
+    if (--draft->in_flight == 0)
+        draft_done(draft);
+}
+static void page_copy_done(struct sel_op *op) {
+    copy_done(SEL_CONTAINER(op, struct sel_draft, page_copy.op), op->result);
+}
+static void row_copy_done(struct sel_op *op) {
+    copy_done(SEL_CONTAINER(op, struct sel_draft, row_copy.op), op->result);
+}
+
+void sel_draft_page_item(const struct sel_draft *draft, uint32_t index, struct sel_copy_item *item) {
+    const struct sel_publish *publish = draft->publish;
+    item->block = publish->blocks[draft->first_page + index - publish->first_page];
+    item->tokens = page_tokens_of(draft, index);
+}
+
+/* Takes the slots for all of the record at once. */
+static int take_slots(struct sel_draft *draft) {
+    selene_store *store = draft->publish->store;
+    const struct sel_layout *layout = store->layout;
+    uint32_t ranks = layout->desc.rank_count, rows = layout->row_slots, total = draft->page_count + rows;
+    struct sel_memory *memory = draft->memory = sel_memory_create();
+    uint32_t *ids = malloc(total * sizeof *ids);
+    int result = SELENE_E_NOMEM;
+    if (!memory || !ids || sel_copy_part_create(&memory->pages, draft->page_count, (size_t)draft->page_count * ranks))
+        goto out;
+    if (rows && sel_copy_part_create(&memory->row, rows, ranks))
+        goto out;
+    /* A window stays free for restores, so that they never wait for publishes [faults 24, 25]. */
+    result = SELENE_E_RETRY;
+    if (!sel_slots_obtain(store, ids, total, store->window_slots))
+        goto out;
+    memcpy(memory->pages.slots, ids, draft->page_count * sizeof *ids);
+    memory->pages.count = draft->page_count;
+    if (rows)
+        memcpy(memory->row.slots, ids + draft->page_count, rows * sizeof *ids);
+    memory->row.count = rows;
+    result = 0;
+out:
+    free(ids);
+    return result;
+}
+
+static void submit_copies(struct sel_draft *draft) {
+    struct sel_publish *publish = draft->publish;
+    selene_store *store = publish->store;
+    struct sel_memory *memory = draft->memory;
+    uint32_t ranks = store->layout->desc.rank_count;
+    struct sel_copy_item *items = draft->items;
+    for (uint32_t i = 0; i < draft->page_count; i++) {
+        sel_draft_page_item(draft, i, &items[i]);
+        items[i].slot = sel_slot_at(&store->slots, memory->pages.slots[i]);
+        items[i].sums = &memory->pages.sums[(size_t)i * ranks];
+    }
+    draft->page_copy = (struct sel_copy){.direction = SEL_COPY_OUT,
+                                         .items = items,
+                                         .item_count = draft->page_count,
+                                         .planes = store->planes,
+                                         .wait = publish->wait,
+                                         .block_limit = store->options.block_count};
+    sel_op_init(&draft->page_copy.op, page_copy_done);
+    draft->in_flight = 1;
+    if (memory->row.count) {
+        items += draft->page_count;
+        for (uint32_t i = 0; i < memory->row.count; i++)
+            items[i] = (struct sel_copy_item){.slot = sel_slot_at(&store->slots, memory->row.slots[i]), .row_part = i};
+        draft->row_copy = (struct sel_copy){.direction = SEL_COPY_OUT,
+                                            .row = true,
+                                            .items = items,
+                                            .item_count = memory->row.count,
+                                            .rows = publish->rows,
+                                            .row_hashes = draft->row_hashes,
+                                            .wait = publish->wait};
+        sel_op_init(&draft->row_copy.op, row_copy_done);
+        draft->in_flight = 2;
+        store->device->ops->submit(store->device, &draft->row_copy);
+    }
+    store->device->ops->submit(store->device, &draft->page_copy);
+}
+
+int sel_draft_start(struct sel_publish *publish) {
+    selene_store *store = publish->store;
+    const struct sel_layout *layout = store->layout;
+    if (store->warm_slots == 0)
+        return sel_stream_start(publish);
+    struct sel_draft *draft = sel_draft_create(publish);
+    if (!draft)
+        return SELENE_E_NOMEM;
+    int result = SELENE_E_NOMEM;
+    draft->items = calloc((size_t)draft->page_count + layout->row_slots, sizeof *draft->items);
+    if (layout->row_slots)
+        draft->row_hashes = calloc((size_t)layout->desc.rank_count * layout->row_blocks, sizeof *draft->row_hashes);
+    if (draft->items && (draft->row_hashes || !layout->row_slots))
+        result = take_slots(draft);
+    if (result) {
+        sel_draft_free(&draft);
+        return result;
+    }
+    sel_list_add_tail(&publish->drafts, &draft->link);
+    publish->cursor = draft->tokens;
+    submit_copies(draft);
+    return 0;
+}
+
+/* The key is there already: brings what is missing of it, where that fits. */
+static int refill(struct sel_draft *draft, struct sel_node *node) {
+    selene_store *store = draft->publish->store;
+    struct sel_memory *held = node->memory;
+    bool same_pages = node->parent == draft->publish->parent;
+    if (node->flags & SEL_DOOMED)
+        return SELENE_E_GONE;
+    if (!held && same_pages)
+        return sel_memory_attach(store, node, &draft->memory);
+    if (held && held->row.count == 0 && draft->memory->row.count)
+        sel_memory_attach_row(store, node, &draft->memory->row);
+    return 0;
+}
+
+int sel_draft_insert(struct sel_draft *draft) {
+    struct sel_publish *publish = draft->publish;
+    selene_store *store = publish->store;
+    struct sel_node_spec spec;
+    int result;
+    if (publish->parent && (publish->parent->flags & SEL_DOOMED))
+        return SELENE_E_GONE;
+    if (draft->stream)
+        return sel_stream_insert(draft);
+    struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &draft->key, draft->tokens);
+    if (node) {
+        result = refill(draft, node);
+        if (!result && sel_node_tier(node, SEL_LSM_PAGES) < 0)
+            result = SELENE_E_GONE;
+        if (!result && store->layout->row_slots && !sel_node_row_usable(store, node))
+            result = SELENE_E_RETRY;
+    } else {
+        sel_draft_spec(draft, &spec);
+        result = sel_tree_insert(store->tree, &spec, &node);
+        if (result)
+            return result;
+        result = sel_memory_attach(store, node, &draft->memory);
+        if (result)
+            sel_tree_release(store->tree, &node);
+    }
+    if (result)
+        return result;
+    sel_tree_touch(store->tree, node, sel_store_use(store));
+    sel_publish_advance(publish, node);
+    return 0;
+}

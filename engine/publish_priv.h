@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A publish inside: a chain of drafts, records that are not visible yet.
+ *
+ *   waiting   no slots for the next draft; sel_publishes_step tries again
+ *   copying   drafts in flight; they become records in order, parents first
+ *   ended     all drafts are records, or one failed, or it was cancelled: when nothing touches the caller's memory
+ *
+ * `parent` is the record that the first draft in the list goes under: it is in the tree, and pinned in `parent_tier`.
+ */
+#ifndef SEL_ENGINE_PUBLISH_PRIV_H
+#define SEL_ENGINE_PUBLISH_PRIV_H
+
+#include "engine/store_priv.h"
+
+struct sel_publish {
+    struct sel_request request;
+    selene_store *store;
+    struct sel_list waiting; /* in store->waiting_publishes */
+    uint64_t waiting_since_ns;
+    uint32_t *blocks; /* of pages first_page on */
+    void **rows;
+    const void *wait;
+    uint32_t first_page;  /* of the first draft */
+    uint64_t tokens;      /* of the last record */
+    struct sel_key key;   /* at `tokens` */
+    struct sel_key *keys; /* K(first_page) .. K(tokens / P) */
+    struct sel_node *parent;
+    enum sel_tier parent_tier;
+    uint64_t cursor; /* where the next draft begins */
+    struct sel_list drafts;
+    bool cancelled;
+    int result; /* the first failure */
+};
+
+/* A record on its way. With a warm tier it holds all its slots; without one it is streamed (publish_stream.c). */
+struct sel_draft {
+    struct sel_list link; /* in publish->drafts */
+    struct sel_publish *publish;
+    uint64_t parent_tokens, tokens;
+    struct sel_key key;
+    uint32_t first_page, page_count;
+    struct sel_memory *memory;
+    struct sel_copy page_copy, row_copy;
+    struct sel_copy_item *items; /* pages, then the slots of the row */
+    uint64_t *row_hashes;
+    unsigned in_flight; /* copies */
+    bool done;
+    int result;
+    struct sel_stream *stream;
+};
+
+/* Where the draft that begins at publish->cursor ends. */
+uint64_t sel_draft_end(const struct sel_publish *publish);
+/* Unpadded valid bytes that a record of these pages copies, its row included. */
+uint64_t sel_draft_bytes(const selene_store *store, const struct sel_draft *draft);
+/* A draft for the next record, empty. NULL: no memory. */
+struct sel_draft *sel_draft_create(struct sel_publish *publish);
+void sel_draft_free(struct sel_draft **draft);
+void sel_draft_spec(const struct sel_draft *draft, struct sel_node_spec *spec);
+/* Starts the copies of the next draft. SELENE_E_RETRY: no slots. */
+int sel_draft_start(struct sel_publish *publish);
+/* Turns drafts that are done into records, and ends the publish when nothing is left. May free the publish's parts. */
+void sel_publish_collect(struct sel_publish *publish);
+/* The same for a warm tier: one draft becomes a record in memory. */
+int sel_draft_insert(struct sel_draft *draft);
+/* The chain goes on from `node`, which takes the parent's pin over. */
+void sel_publish_advance(struct sel_publish *publish, struct sel_node *node);
+
+/* publish_stream.c */
+int sel_stream_start(struct sel_publish *publish);
+void sel_stream_cancel(struct sel_draft *draft);
+/* The committed record appears on disk. */
+int sel_stream_insert(struct sel_draft *draft);
+void sel_stream_free(struct sel_stream **stream);
+uint32_t sel_stream_slots(const struct sel_stream *stream); /* that it holds now */
+
+/* Fills one page's copy item. */
+void sel_draft_page_item(const struct sel_draft *draft, uint32_t index, struct sel_copy_item *item);
+
+#endif

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Write-back [P2, P3, P4]: parked records go to disk when memory needs the room, coldest leaf first, each with its
+ * uncommitted ancestors before it.
+ *
+ *   parked --sel_spill_chain--> being written (pinned in memory; its parent pinned on disk) --committed--> clean
+ *                                    `--failed--> parked again; a second time: dropped with what is under it
+ *
+ * A committed parent must not leave the disk while a child is being written, else the child would commit without it:
+ * so the parent is pinned there, from the start or from its own commit on.
+ */
+#include "engine/store_priv.h"
+
+#include <string.h>
+
+/* In flight at most. A quarter of a GiB keeps several groups of 64 MiB in the pipe, so that the disk writes while one
+ * commits; more would only make memory wait longer for the first of them. The count bounds the searches here. */
+#define SEL_SPILL_BYTES_MAX (UINT64_C(256) << 20)
+#define SEL_SPILL_COUNT_MAX 256
+
+struct sel_spill_piece {
+    struct sel_op op;
+    struct sel_spill *spill;
+    struct iovec *iov;
+    int iov_count;
+    enum sel_lsm_part part;
+    uint64_t offset;
+};
+
+struct sel_spill {
+    struct sel_list link; /* in store->spills */
+    selene_store *store;
+    struct sel_node *node;
+    struct sel_node *parent; /* NULL: root */
+    bool parent_pinned;
+    struct sel_lsm_write *write;
+    struct sel_op finish;
+    unsigned in_flight; /* pieces and the finish */
+    uint64_t bytes;
+    uint32_t slots;
+    struct sel_request *event; /* of the commit, when the caller wants it */
+    struct iovec *iov;
+    uint32_t piece_count;
+    struct sel_spill_piece pieces[];
+};
+
+static void spill_free(struct sel_spill *spill) {
+    free(spill->event);
+    free(spill->iov);
+    free(spill);
+}
+
+/* ---- the end ---- */
+
+static void pin_parent_of_children(selene_store *store, struct sel_node *node) {
+    SEL_LIST_FOR_EACH(link, &store->spills) {
+        struct sel_spill *child = SEL_LIST_ENTRY(link, struct sel_spill, link);
+        if (child->parent == node && !child->parent_pinned) {
+            sel_pin(store, node, SEL_TIER_DISK);
+            child->parent_pinned = true;
+        }
+    }
+}
+
+static int committed(struct sel_spill *spill) {
+    selene_store *store = spill->store;
+    struct sel_node *node = spill->node;
+    struct sel_location location = sel_lsm_write_location(spill->write);
+    node->disk = location;
+    int result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false);
+    if (result) { /* no memory to know of it: then it must not be there */
+        node->disk = (struct sel_location){0};
+        sel_lsm_remove(store->lsm, &location, NULL);
+        return result;
+    }
+    store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
+    store->stats.spills++;
+    sel_memory_set_parked(store, node, false);
+    pin_parent_of_children(store, node);
+    if (spill->event) {
+        spill->event->event.kind = SELENE_EVENT_COMMITTED;
+        spill->event->event.tokens = node->tokens;
+        memcpy(spill->event->event.key, node->key.bytes, sizeof node->key.bytes);
+        sel_event_add(store, spill->event);
+        spill->event = NULL;
+    }
+    return 0;
+}
+
+/* True when the record has failed for good. A failing disk or parent is not the record's fault [P4, D9]. */
+static bool failed(struct sel_spill *spill, int code) {
+    selene_store *store = spill->store;
+    struct sel_memory *memory = spill->node->memory;
+    if (code == SELENE_E_PARENT)
+        return false;
+    store->stats.io_errors[SEL_TIER_DISK]++;
+    if (code == SELENE_E_NOSPACE || code == SELENE_E_DEGRADED || code == SELENE_E_CLOSED || sel_copy_innocent(code) ||
+        sel_lsm_state(store->lsm) != SEL_LSM_OK)
+        return false;
+    if (++memory->write_failures > 1)
+        return true;
+    store->stats.spill_retries++;
+    return false;
+}
+
+static void sample_write_rate(selene_store *store, uint64_t bytes) {
+    uint64_t now = sel_mono_ns(store->clock);
+    sel_rate_add(&store->write_rate, bytes, now - store->write_mark_ns);
+    store->write_mark_ns = now;
+}
+
+static void spill_done(struct sel_spill *spill) {
+    selene_store *store = spill->store;
+    struct sel_node *node = spill->node;
+    struct sel_memory *memory = node->memory;
+    bool drop = false;
+    sel_list_remove(&spill->link);
+    store->spill_count--;
+    store->spill_bytes -= spill->bytes;
+    store->spill_slots -= spill->slots;
+    memory->spill = NULL;
+    int result = spill->finish.result;
+    if (!result)
+        result = committed(spill);
+    if (result)
+        drop = failed(spill, result);
+    else
+        sample_write_rate(store, spill->bytes);
+    if (store->drain && (!result || drop))
+        sel_drain_committed(store, !drop);
+    sel_lsm_write_free(&spill->write);
+    if (spill->parent_pinned)
+        sel_unpin(store, spill->parent, SEL_TIER_DISK);
+    spill_free(spill);
+    if (drop)
+        sel_doom(store, node);
+    sel_unpin(store, node, SEL_TIER_MEMORY);
+}
+
+static void op_done(struct sel_spill *spill) {
+    if (--spill->in_flight == 0)
+        spill_done(spill);
+}
+static void piece_done(struct sel_op *op) { op_done(SEL_CONTAINER(op, struct sel_spill_piece, op)->spill); }
+static void finish_done(struct sel_op *op) { op_done(SEL_CONTAINER(op, struct sel_spill, finish)); }
+
+/* ---- the beginning ---- */
+
+static uint32_t pieces_of(uint32_t slots) { return (slots + SEL_WINDOW_SLOTS - 1) / SEL_WINDOW_SLOTS; }
+
+/* Cuts one part into pieces of a window, runs of neighbouring slots in one vector. */
+static void cut_part(struct sel_spill *spill, enum sel_lsm_part kind, const struct sel_copy_part *part,
+                     struct iovec **iov) {
+    const struct sel_slots *slots = &spill->store->slots;
+    struct sel_spill_piece *piece = NULL;
+    for (uint32_t i = 0; i < part->count; i++) {
+        uint8_t *slot = sel_slot_at(slots, part->slots[i]);
+        if (i % SEL_WINDOW_SLOTS == 0) {
+            piece = &spill->pieces[spill->piece_count++];
+            *piece =
+                (struct sel_spill_piece){.spill = spill, .iov = *iov, .part = kind, .offset = i * slots->slot_bytes};
+            sel_op_init(&piece->op, piece_done);
+        }
+        struct iovec *last = piece->iov_count ? &piece->iov[piece->iov_count - 1] : NULL;
+        if (last && (uint8_t *)last->iov_base + last->iov_len == slot) {
+            last->iov_len += slots->slot_bytes;
+            continue;
+        }
+        piece->iov[piece->iov_count++] = (struct iovec){.iov_base = slot, .iov_len = slots->slot_bytes};
+        (*iov)++;
+    }
+}
+
+static struct sel_spill *spill_create(selene_store *store, struct sel_node *node) {
+    const struct sel_memory *memory = node->memory;
+    uint32_t pieces = pieces_of(memory->pages.count) + pieces_of(memory->row.count);
+    struct sel_spill *spill = calloc(1, sizeof *spill + pieces * sizeof spill->pieces[0]);
+    if (!spill)
+        return NULL;
+    spill->store = store;
+    spill->node = node;
+    spill->parent = node->parent;
+    spill->slots = sel_memory_slots(memory);
+    sel_list_init(&spill->link);
+    sel_op_init(&spill->finish, finish_done);
+    spill->iov = malloc(spill->slots * sizeof *spill->iov);
+    if (store->options.report_commits)
+        spill->event = calloc(1, sizeof *spill->event);
+    if (!spill->iov || (store->options.report_commits && !spill->event)) {
+        spill_free(spill);
+        return NULL;
+    }
+    struct iovec *iov = spill->iov;
+    cut_part(spill, SEL_LSM_PAGES, &memory->pages, &iov);
+    cut_part(spill, SEL_LSM_ROW, &memory->row, &iov);
+    return spill;
+}
+
+/* Room, a description, and the lsm's word. */
+static int spill_begin(struct sel_spill *spill) {
+    selene_store *store = spill->store;
+    struct sel_node *node = spill->node;
+    struct sel_memory *memory = node->memory;
+    struct sel_memory *above = spill->parent ? spill->parent->memory : NULL;
+    struct sel_lsm_write *parent_write = NULL;
+    struct sel_lsm_record record;
+    struct sel_key *keys = NULL;
+    if (spill->parent && !spill->parent->tier[SEL_TIER_DISK].present)
+        parent_write = above->spill->write;
+    int result = sel_node_describe(store, node, &record, &keys);
+    if (result)
+        return result;
+    record.has_row = memory->row.count > 0;
+    spill->bytes =
+        sel_lsm_record_bytes(store->layout, memory->pages.count, record.page_key_count, false, record.has_row, false);
+    if (store->spill_count >= SEL_SPILL_COUNT_MAX ||
+        (store->spill_count && store->spill_bytes + spill->bytes > SEL_SPILL_BYTES_MAX))
+        result = SELENE_E_RETRY;
+    else if (!sel_disk_make_room(store, spill->bytes))
+        result = SELENE_E_NOSPACE;
+    else
+        result = sel_lsm_write_begin(store->lsm, store->layout, &record, parent_write, &spill->write);
+    free(keys);
+    return result;
+}
+
+static void spill_submit(struct sel_spill *spill) {
+    selene_store *store = spill->store;
+    struct sel_memory *memory = spill->node->memory;
+    sel_pin(store, spill->node, SEL_TIER_MEMORY);
+    memory->spill = spill;
+    if (store->spill_count++ == 0)
+        store->write_mark_ns = sel_mono_ns(store->clock);
+    store->spill_bytes += spill->bytes;
+    store->spill_slots += spill->slots;
+    sel_list_add_tail(&store->spills, &spill->link);
+    spill->in_flight = spill->piece_count + 1;
+    for (uint32_t i = 0; i < spill->piece_count; i++) {
+        struct sel_spill_piece *piece = &spill->pieces[i];
+        sel_lsm_write_data(spill->write, piece->part, piece->offset, piece->iov, piece->iov_count, &piece->op);
+    }
+    sel_lsm_write_finish(spill->write, memory->pages.sums, memory->row.sums, &spill->finish);
+}
+
+/* Starts one record whose parent is committed or on its way. SELENE_E_OVERSIZE: it was dropped. */
+static int spill_start(selene_store *store, struct sel_node *node) {
+    struct sel_spill *spill = spill_create(store, node);
+    if (!spill)
+        return SELENE_E_NOMEM;
+    if (spill->parent && spill->parent->tier[SEL_TIER_DISK].present) {
+        sel_pin(store, spill->parent, SEL_TIER_DISK);
+        spill->parent_pinned = true;
+    }
+    int result = spill_begin(spill);
+    if (result == 0) {
+        spill_submit(spill);
+        return 0;
+    }
+    if (spill->parent_pinned)
+        sel_unpin(store, spill->parent, SEL_TIER_DISK);
+    spill_free(spill);
+    if (result == SELENE_E_OVERSIZE)
+        sel_doom(store, node);
+    return result;
+}
+
+int sel_spill_chain(selene_store *store, struct sel_node *node) {
+    size_t count = 0;
+    if (!store->lsm || sel_lsm_state(store->lsm) != SEL_LSM_OK)
+        return SELENE_E_DEGRADED;
+    int result = sel_node_chain(store, node, &count);
+    if (result)
+        return result;
+    /* Up to the first that is committed; whatever is above it is, too. */
+    size_t first = 0;
+    while (first < count && !store->chain[first]->tier[SEL_TIER_DISK].present)
+        first++;
+    while (first-- > 0) {
+        struct sel_node *next = store->chain[first];
+        struct sel_memory *memory = next->memory;
+        if (!sel_node_pages_readable(next, SEL_TIER_MEMORY) || memory->spill) {
+            if (memory && memory->spill)
+                continue;
+            return SELENE_E_RETRY; /* about to be dropped */
+        }
+        result = spill_start(store, next);
+        if (result)
+            return result;
+    }
+    return 0;
+}
+
+/* Free and clean slots that write-back keeps ahead: two intakes, in a small memory at most half of the warm tier beside
+ * the intake; and what somebody waits for. */
+static uint64_t pressure_target(const selene_store *store) {
+    uint64_t intake = store->intake_slots;
+    uint64_t target = SEL_MIN(2 * intake, intake + store->warm_slots / 2);
+    return SEL_MAX(target, store->wanted_slots);
+}
+
+void sel_spill_pressure(selene_store *store) {
+    uint64_t target = pressure_target(store);
+    if (store->parked_count == 0 || sel_lsm_state(store->lsm) != SEL_LSM_OK)
+        return;
+    while (store->slots.free_count + store->clean_slots + store->spill_slots < target ||
+           (store->force_spill && store->spill_count == 0)) {
+        struct sel_node *node = sel_tree_coldest(store->tree, SEL_TIER_MEMORY, SEL_ORDER_PARKED);
+        store->force_spill = false;
+        if (!node || sel_spill_chain(store, node))
+            return;
+    }
+}
+
+bool sel_spill_data_in_flight(const selene_store *store) {
+    for (const struct sel_list *link = store->spills.next; link != &store->spills; link = link->next) {
+        const struct sel_spill *spill = SEL_LIST_ENTRY(link, struct sel_spill, link);
+        if (spill->in_flight > (spill->finish.in_flight ? 1u : 0u))
+            return true;
+    }
+    return false;
+}
+
+void sel_spills_free(selene_store *store) {
+    struct sel_list *link;
+    while ((link = sel_list_pop(&store->spills)) != NULL) {
+        struct sel_spill *spill = SEL_LIST_ENTRY(link, struct sel_spill, link);
+        ((struct sel_memory *)spill->node->memory)->spill = NULL;
+        spill_free(spill);
+    }
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The keys that describe a record, read back from the tree: what its spec had.
+ */
+#include "index/tree_priv.h"
+
+/* K(tokens / P) of a mid-page record: the identity of the holder that it hangs under. */
+static const struct sel_key *base_of(const struct sel_tree *tree, const struct sel_node *node) {
+    const uint32_t *place = node->place;
+    /* Behind others of its length, then behind longer tails, then the holder. */
+    while (place[PLACE_TAIL_PREV] == 0)
+        place = sel_ref_place(tree, place[PLACE_SAME_TAIL_PREV]);
+    while (!(place[PLACE_TAIL_PREV] & SEL_REF_HOLDER))
+        place = sel_ref_place(tree, place[PLACE_TAIL_PREV]);
+    return sel_ref_identity(tree, place[PLACE_TAIL_PREV] & ~SEL_REF_HOLDER).key;
+}
+
+void sel_tree_keys(const struct sel_tree *tree, const struct sel_node *node, struct sel_key *page_keys,
+                   struct sel_key *base_key) {
+    uint32_t page_tokens = sel_tree_page_tokens(tree, node);
+    uint32_t count = node->tokens / page_tokens - (node->parent ? node->parent->tokens : 0) / page_tokens;
+    bool aligned = sel_node_aligned(tree, node);
+    uint32_t at = count;
+    if (aligned)
+        page_keys[--at] = node->key;
+    for (uint32_t entry = node->pages; entry != 0 && at > 0; entry = sel_entry_at(tree, entry)->next)
+        page_keys[--at] = sel_entry_at(tree, entry)->key;
+    SEL_CHECK(at == 0);
+    *base_key = aligned ? node->key : *base_of(tree, node);
+}
