@@ -37,6 +37,9 @@ clang: deps ## tests in a clang build
 	@scripts/build.sh $@
 	ctest --preset $@ -j$(JOBS) -LE check $(CTEST)
 
+# Where everything is some ten times slower, seeded tests run fewer seeds.
+asan ubsan asan-ubsan tsan: export SELENE_TEST_MUTATIONS ?= 800
+
 asan ubsan asan-ubsan: deps ## tests under the sanitizers of that name
 	@scripts/build.sh $@
 	ctest --preset $@ -j$(JOBS) -LE check $(CTEST)

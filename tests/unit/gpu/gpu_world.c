@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The world of the device tests, see gpu_world.h: setting it up, filling it, and what should be where.
+ */
 #include "tests/unit/gpu/gpu_world.h"
 
 #include "base/checksum.h"
