@@ -76,6 +76,7 @@ void sel_node_identify(const selene_store *store, const struct sel_node *node, s
     record->page_tokens = store->layout->desc.page_tokens;
     record->tokens = node->tokens;
     record->parent_tokens = (uint32_t)parent_tokens(node);
+    record->page_key_count = record->tokens / record->page_tokens - record->parent_tokens / record->page_tokens;
     record->key = node->key;
     if (node->parent)
         record->parent_key = node->parent->key;
@@ -84,13 +85,11 @@ void sel_node_identify(const selene_store *store, const struct sel_node *node, s
 int sel_node_describe(const selene_store *store, const struct sel_node *node, struct sel_lsm_record *record,
                       struct sel_key **keys) {
     sel_node_identify(store, node, record);
-    uint32_t count = node->tokens / record->page_tokens - record->parent_tokens / record->page_tokens;
-    *keys = malloc(count * sizeof **keys + 1);
+    *keys = malloc(record->page_key_count * sizeof **keys + 1);
     if (!*keys)
         return SELENE_E_NOMEM;
     sel_tree_keys(store->tree, node, *keys, &record->base_key);
     record->page_keys = *keys;
-    record->page_key_count = count;
     record->has_row = node->disk.row != 0;
     record->time_s = sel_wall_ns(store->clock) / SEL_NS_PER_SECOND;
     return 0;

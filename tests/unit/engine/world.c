@@ -66,8 +66,68 @@ void world_init(struct world *world, const struct world_layout *shape, uint32_t 
     }
 }
 
+void world_disk(struct world *world, uint64_t seed) {
+    world->env.segment_bytes = 2 << 20;
+    if (!world->inline_edges) {
+        world->directory = test_directory_make("engine");
+        world->options.disk_directory = world->directory;
+        return;
+    }
+    assert_ok(sel_disk_sim_create(&world->disk_sim, &(struct sel_disk_sim_config){.seed = seed}, &world->clock));
+    assert_ok(sel_catalog_sim_create(&world->catalog_sim));
+}
+
+static void open_edges(struct world *world) {
+    struct sel_disk *inner;
+    if (!world->disk_sim)
+        return;
+    assert_ok(sel_disk_sim_open(&inner, world->disk_sim, &world->ready));
+    assert_ok(sel_disk_fault_create(&world->disk, inner, &world->ready));
+    assert_ok(sel_catalog_sim_open(&world->env.catalog, world->catalog_sim, &world->env.rebuild));
+    world->env.disk = world->disk;
+}
+
+static void close_edges(struct world *world) {
+    if (!world->env.disk)
+        return;
+    world->disk->ops->destroy(world->disk);
+    world->env.catalog->ops->close(world->env.catalog);
+    world->env.disk = world->disk = NULL;
+    world->env.catalog = NULL;
+}
+
+void world_crash(struct world *world, uint64_t seed) {
+    if (world->disk_sim)
+        sel_disk_sim_cut(world->disk_sim);
+    sel_store_crash(&world->store);
+    if (!world->disk_sim)
+        return;
+    size_t commits = sel_catalog_sim_commits(world->catalog_sim);
+    world->disk->ops->destroy(world->disk);
+    sel_disk_sim_crash(world->disk_sim, SEL_DISK_SIM_RANDOM, seed);
+    world->env.catalog->ops->close(world->env.catalog);
+    assert_ok(sel_catalog_sim_crash(world->catalog_sim, commits));
+    world->env.disk = world->disk = NULL;
+    world->env.catalog = NULL;
+}
+
+struct selene_event world_drain(struct world *world) {
+    uint64_t ticket;
+    assert_ok(selene_drain(world->store, 0, &ticket));
+    struct selene_event event = world_wait(world, ticket);
+    assert_int_equal(event.kind, SELENE_EVENT_DRAIN);
+    return event;
+}
+
+struct selene_stats world_stats(struct world *world) {
+    struct selene_stats stats;
+    assert_ok(selene_get_stats(world->store, &stats));
+    return stats;
+}
+
 void world_open(struct world *world) {
     struct selene_message message;
+    open_edges(world);
     int result = sel_store_open_env(&world->store, &world->options, &world->env, &message);
     if (result)
         print_error("open: %s\n", message.text);
@@ -77,6 +137,7 @@ void world_open(struct world *world) {
 void world_close(struct world *world) {
     assert_ok(selene_close(&world->store));
     assert_null(world->store);
+    close_edges(world);
 }
 
 void world_destroy(struct world *world) {
@@ -90,6 +151,9 @@ void world_destroy(struct world *world) {
         sel_workers_destroy(&world->blocking);
         sel_ready_destroy(&world->ready);
     }
+    sel_disk_sim_destroy(&world->disk_sim);
+    sel_catalog_sim_destroy(&world->catalog_sim);
+    test_directory_remove(&world->directory);
 }
 
 /* ---- sequences ---- */
@@ -234,7 +298,9 @@ int world_poll(struct world *world, struct selene_event *events, size_t capacity
     int count = selene_poll(world->store, events, capacity);
     assert_true(count >= 0);
     if (count == 0) {
-        if (world->inline_edges)
+        if (world->disk && sel_disk_sim_next_ns(world->disk_sim) != UINT64_MAX)
+            world->disk->ops->wait(world->disk, 10 * SEL_NS_PER_MS);
+        else if (world->inline_edges)
             sel_clock_manual_advance(&world->clock, 10 * SEL_NS_PER_MS);
         else
             assert_ok(selene_wait(world->store, 10 * SEL_NS_PER_MS));

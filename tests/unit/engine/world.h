@@ -12,6 +12,9 @@
 #include "base/random.h"
 #include "engine/store_env.h"
 #include "engine/store_priv.h"
+#include "tests/lib/catalog_sim.h"
+#include "tests/lib/disk_fault.h"
+#include "tests/lib/disk_sim.h"
 #include "tests/lib/test.h"
 
 #define WORLD_PLANES 2
@@ -41,6 +44,11 @@ struct world {
     struct sel_clock_manual clock;
     struct sel_random random;
     bool inline_edges;
+    /* The simulated disk and catalogue, with inline edges; or a directory. */
+    struct sel_disk_sim *disk_sim;
+    struct sel_catalog_sim *catalog_sim;
+    struct sel_disk *disk; /* disk_fault around it */
+    char *directory;
     selene_store *store;
     uint64_t slot_bytes;
 };
@@ -49,7 +57,14 @@ struct world {
  * env before world_open. `inline_edges`: no threads, a clock moved by hand, seeded random numbers. */
 void world_init(struct world *world, const struct world_layout *shape, uint32_t block_count, uint64_t warm_slots,
                 bool inline_edges);
+/* Gives the world a disk: simulated with inline edges, else a new directory. Before world_open. */
+void world_disk(struct world *world, uint64_t seed);
 void world_open(struct world *world);
+/* Leaves as a crash does; with a simulated disk power goes, and what was not durable is kept, dropped or torn. */
+void world_crash(struct world *world, uint64_t seed);
+/* Persists everything; returns the event. */
+struct selene_event world_drain(struct world *world);
+struct selene_stats world_stats(struct world *world);
 void world_close(struct world *world); /* the store, if it is open */
 void world_destroy(struct world *world);
 
