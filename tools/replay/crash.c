@@ -221,7 +221,7 @@ static struct crash *crash_create(size_t request_count) {
 int crash_run(struct crash **out, const struct replay_stage *stage, size_t kill_after, uint8_t *done,
               struct totals *totals, struct sel_progress *progress, struct selene_message *message) {
     int fd = -1, status;
-    pid_t child;
+    pid_t child = -1;
     *out = crash_create(stage->workload->count);
     if (*out == NULL)
         return sel_fail(message, SELENE_E_NOMEM, "no memory");

@@ -4,7 +4,12 @@
  */
 #include "tools/replay/replay.h"
 
-static const char tool_and_version[] = "selene-replay 0.1.0";
+#include <stdlib.h>
+
+#define TEXT(number)     #number
+#define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+static const char tool_and_version[] =
+    "selene-replay " VERSION(SELENE_VERSION_MAJOR, SELENE_VERSION_MINOR, SELENE_VERSION_PATCH);
 static const char about[] =
     "Plays real requests through a Selene store as an inference engine would, and verifies every restored byte.\v"
     "TRACE is a file of requests: mooncake (ids of 512-token blocks), runs (agent sessions as runs of 64-token blocks) "
@@ -32,6 +37,7 @@ enum key {
     KEY_REQUESTS = 'n',
     KEY_QUIET = 'q',
     KEY_FORM = 256,
+    KEY_LIST,
     KEY_SCALE,
     KEY_LIMIT,
     KEY_DURABILITY,
@@ -59,6 +65,7 @@ static const struct argp_option table[] = {
     {NULL, 0, NULL, 0, "For which model:", 2},
     {"layout", KEY_LAYOUT, "NAME|FILE", 0, "Layout of the KV cache: a known model, or a JSON file (default qwen3-8b)",
      2},
+    {"list-layouts", KEY_LIST, NULL, 0, "List the known layouts", 2},
     {"scale", KEY_SCALE, "N", 0, "Divide the bytes of each plane and row by N (default 256)", 2},
     {NULL, 0, NULL, 0, "The store:", 3},
     {"memory", KEY_MEMORY, "SIZE", 0, "Warm tier; 0: none (default 256M)", 3},
@@ -109,6 +116,9 @@ static error_t parse_workload(int key, const char *text, struct argp_state *stat
     case KEY_LAYOUT:
         options->layout = text;
         return 0;
+    case KEY_LIST:
+        replay_layouts_print(stdout);
+        exit(SEL_EXIT_OK);
     case KEY_SCALE:
         options->scale = sel_cli_number(state, "scale", text, 1, UINT32_MAX);
         return 0;

@@ -12,6 +12,8 @@
 #include "tools/replay/layout_scale.h"
 #include "tools/replay/workload.h"
 
+#include <stdio.h>
+
 struct replay_options {
     const char *trace;    /* NULL with generate */
     const char *generate; /* "agent", or NULL */
@@ -49,6 +51,8 @@ struct replay_stage {
 /* Reads trace and layout, checks the options against them; nothing is written anywhere. */
 int replay_stage_open(struct replay_stage *stage, const struct replay_options *options, struct selene_message *message);
 void replay_stage_close(struct replay_stage *stage);
+/* The known layouts, for --list-layouts. */
+void replay_layouts_print(FILE *file);
 
 /* What one request came to. Copied between processes as it is. */
 struct replay_result {

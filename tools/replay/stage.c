@@ -5,7 +5,9 @@
 #include "tools/replay/replay.h"
 
 #include "cli/json.h"
+#include "cli/table.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,14 +16,23 @@
 
 /* ---- layout ---- */
 
-static int name_unknown(const char *name, struct selene_message *message) {
-    char names[400] = "";
+void replay_layouts_print(FILE *file) {
     const struct selene_model *model;
-    for (size_t i = 0, used = 0; (model = selene_model_at(i)) && used < sizeof names; i++)
-        used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", model->name);
-    return sel_fail(message, SELENE_E_NOTFOUND,
-                    "--layout: found `%s`, neither a file nor a known model, expected a JSON file or one of: %s", name,
-                    names);
+    struct sel_table *table = sel_table_create("lrrl");
+    const char *const titles[] = {"layout", "KV bytes a token", "row bytes", "model"};
+    for (size_t i = 0; i < 4; i++)
+        sel_table_cell(table, "%s", titles[i]);
+    for (size_t i = 0; (model = selene_model_at(i)); i++) {
+        uint64_t page = 0;
+        for (uint32_t p = 0; p < model->layout.plane_count; p++)
+            page += model->layout.planes[p].bytes;
+        sel_table_cell(table, "%s", model->name);
+        sel_table_cell(table, "%" PRIu32 " x %" PRIu64, model->layout.rank_count, page / model->layout.page_tokens);
+        sel_table_cell(table, "%" PRIu32 " x %" PRIu64, model->layout.rank_count, model->layout.row_bytes);
+        sel_table_cell(table, "%s", model->about);
+    }
+    sel_table_print(table, file);
+    sel_table_destroy(&table);
 }
 
 static int layout_take(struct replay_stage *stage, struct selene_message *message) {
@@ -36,7 +47,9 @@ static int layout_take(struct replay_stage *stage, struct selene_message *messag
         return result ? sel_fail(message, result, "no memory for the layout") : 0;
     }
     if (strchr(name, '/') == NULL && strchr(name, '.') == NULL && stat(name, &status))
-        return name_unknown(name, message);
+        return sel_fail(message, SELENE_E_NOTFOUND,
+                        "--layout: found `%s`, expected a JSON file or a known model (--list-layouts shows them)",
+                        name);
     result = sel_layout_file_load(&file, name, message);
     if (result)
         return result;
