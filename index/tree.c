@@ -213,6 +213,7 @@ static void fill_node(struct sel_node *node, const struct sel_node_spec *spec, u
 
 int sel_tree_insert(struct sel_tree *tree, const struct sel_node_spec *spec, struct sel_node **out) {
     *out = NULL;
+    sel_tree_map_prefetch(tree, &spec->key);
     int ns = enter_namespace(tree, spec);
     int rc = ns < 0 ? ns : check_spec(tree, spec, ns);
     if (rc != 0)

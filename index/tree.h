@@ -44,17 +44,17 @@ struct sel_location {
 
 struct sel_node {
     struct sel_key key;
+    /* Private to the tree: numbers of nodes and page entries, see tree_priv.h. Beside the key, as a look-up reads both. */
+    uint32_t place[5];
+    uint32_t pages;
+    uint32_t tokens;
+    uint16_t ns;             /* number of the namespace in the tree's table */
+    uint16_t flags;          /* the engine's */
     struct sel_node *parent; /* NULL: root */
     struct sel_node *child;  /* first child, then by sibling */
     struct sel_node *sibling_next;
-    uint64_t last_use; /* any increasing number: the engine uses its clock */
-    /* Private to the tree: numbers of nodes and page entries, see tree_priv.h. */
-    uint32_t sibling_prev;
-    uint32_t pages;
-    uint32_t place[5];
-    uint32_t tokens;
-    uint16_t ns;    /* number of the namespace in the tree's table */
-    uint16_t flags; /* the engine's */
+    uint64_t last_use;     /* any increasing number: the engine uses its clock */
+    uint32_t sibling_prev; /* private, a number too */
     struct sel_tier_state tier[SEL_TIER_COUNT];
     struct sel_location disk; /* the engine's and lsm's */
     void *memory;             /* the engine's memory copy, NULL when none */

@@ -96,6 +96,19 @@ void sel_tree_map_prefetch(const struct sel_tree *tree, const struct sel_key *ke
     __builtin_prefetch(bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, key)));
 }
 
+/* Splitting waits for nothing but memory; which item comes next is known one insert ahead. */
+static void fetch_next_split(const struct sel_tree *tree) {
+    const struct sel_tree_map *map = &tree->map;
+    uint32_t next = map->bucket_count == 2 * map->half ? 0 : map->bucket_count - map->half;
+    uint32_t ref = *bucket_at(map, next);
+
+    if (ref == 0)
+        return;
+    const char *item = (const char *)key_of(tree, ref);
+    __builtin_prefetch(item);
+    __builtin_prefetch(item + sizeof(struct sel_key));
+}
+
 /* One more bucket: the items of the bucket it halves are shared out. */
 static void split(struct sel_tree *tree) {
     struct sel_tree_map *map = &tree->map;
@@ -117,6 +130,7 @@ static void split(struct sel_tree *tree) {
         *bucket = ref;
         ref = next;
     }
+    fetch_next_split(tree);
 }
 
 /* The link in a bucket's chain that names `ref`. */
