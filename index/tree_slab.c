@@ -92,5 +92,9 @@ void sel_slab_give(struct sel_slab *slab, uint32_t number) {
 }
 
 uint64_t sel_slab_bytes(const struct sel_slab *slab) {
-    return (uint64_t)slab->chunk_count * SEL_CHUNK_ALIGNMENT + slab->chunk_capacity * sizeof *slab->chunks;
+    uint64_t chunks = slab->chunk_count;
+
+    if (chunks > GROUP_CHUNKS)
+        chunks = (chunks + GROUP_CHUNKS - 1) / GROUP_CHUNKS * GROUP_CHUNKS;
+    return chunks * SEL_CHUNK_ALIGNMENT + slab->chunk_capacity * sizeof *slab->chunks;
 }
