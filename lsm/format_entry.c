@@ -82,7 +82,8 @@ int sel_record_entry_unpack(struct sel_record_entry *e, uint64_t key, const uint
     e->pages_generation = sel_get_u64(&disk.pages_generation);
     e->row_generation = sel_get_u64(&disk.row_generation);
     e->time_s = sel_get_u64(&disk.time_s);
-    if (e->location.sequence != key || key == 0 || flags > 7 || !all_zero(disk.reserved, sizeof disk.reserved) ||
+    if (e->location.sequence != key || key == 0 || key > SEL_SEQUENCE_MAX || e->row_sequence > SEL_SEQUENCE_MAX ||
+        flags > 7 || !all_zero(disk.reserved, sizeof disk.reserved) ||
         !sel_record_counts_valid(e->page_tokens, e->tokens, e->parent_tokens, e->page_key_count) ||
         e->has_row != (e->location.row != 0))
         return SELENE_E_CORRUPT;
@@ -162,6 +163,8 @@ int sel_meta_entry_unpack(struct sel_meta_entry *e, const uint8_t value[SEL_CATA
         return SELENE_E_CORRUPT;
     memcpy(e->store_id, disk.store_id, sizeof e->store_id);
     e->next_sequence = sel_get_u64(&disk.next_sequence);
+    if (e->next_sequence > SEL_SEQUENCE_MAX)
+        return SELENE_E_CORRUPT;
     e->next_segment = sel_get_u32(&disk.next_segment);
     e->clean = sel_get_u32(&disk.flags) & SEL_ENTRY_CLEAN;
     return 0;

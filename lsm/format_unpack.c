@@ -126,7 +126,7 @@ static int check_shape(const struct sel_extent *e, struct selene_message *messag
     bool row = e->kind == SEL_EXTENT_KIND_ROW;
     if (e->kind > SEL_EXTENT_KIND_ROW || (row && !e->has_row))
         return bad(message, e, "kind", e->kind);
-    if (e->sequence == 0 || e->pages_sequence == 0 ||
+    if (e->sequence == 0 || e->sequence > SEL_SEQUENCE_MAX || e->pages_sequence == 0 ||
         (row ? e->pages_sequence >= e->sequence : e->pages_sequence != e->sequence))
         return bad(message, e, "sequence", e->sequence);
     if (e->share_bytes == 0 || e->share_bytes % SEL_DISK_BLOCK != 0 ||

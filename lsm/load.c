@@ -60,21 +60,14 @@ static int read_head(struct sel_segment *segment, uint8_t *block) {
     return segment->bytes < SEL_DISK_BLOCK ? SELENE_E_CORRUPT : sel_lsm_run(segment->lsm, &io);
 }
 
-static int open_file(struct sel_segment *segment) {
-    struct sel_lsm *lsm = segment->lsm;
+int sel_open_file(struct sel_segment *segment) {
+    if (segment->file >= 0)
+        return 0;
     struct sel_disk_io io = {.kind = SEL_DISK_OPEN, .flags = SEL_DISK_OPEN_WRITE, .name = segment->name};
-    int rc = sel_lsm_run(lsm, &io);
-    if (rc)
-        return rc;
-    sel_file_opened(segment, io.file);
-    io = (struct sel_disk_io){.kind = SEL_DISK_STAT, .file = segment->file};
-    rc = sel_lsm_run(lsm, &io);
-    if (rc)
-        return rc;
-    segment->allocated = io.allocated_bytes;
-    uint64_t blocks = io.size_bytes / SEL_DISK_BLOCK;
-    segment->bytes = SEL_MIN(blocks, UINT32_MAX - 1) * SEL_DISK_BLOCK;
-    return 0;
+    int rc = sel_lsm_run(segment->lsm, &io);
+    if (!rc)
+        sel_file_opened(segment, io.file);
+    return rc;
 }
 
 void sel_open_close_file(struct sel_segment *segment) {
@@ -83,6 +76,21 @@ void sel_open_close_file(struct sel_segment *segment) {
         return;
     sel_file_closed(segment);
     sel_lsm_run(segment->lsm, &io);
+}
+
+static int open_and_measure(struct sel_segment *segment) {
+    struct sel_disk_io io;
+    int rc = sel_open_file(segment);
+    if (rc)
+        return rc;
+    io = (struct sel_disk_io){.kind = SEL_DISK_STAT, .file = segment->file};
+    rc = sel_lsm_run(segment->lsm, &io);
+    if (rc)
+        return rc;
+    segment->allocated = io.allocated_bytes;
+    uint64_t blocks = io.size_bytes / SEL_DISK_BLOCK;
+    segment->bytes = SEL_MIN(blocks, UINT32_MAX - 1) * SEL_DISK_BLOCK;
+    return 0;
 }
 
 /* What the head says; E_VERSION and E_CORRUPT as sel_segment_head_unpack. */
@@ -113,7 +121,7 @@ static int load_segment(struct sel_opening *opening, uint32_t id, uint8_t *block
     int rc = sel_segment_create(lsm, id, &segment);
     if (rc)
         return rc;
-    rc = open_file(segment);
+    rc = open_and_measure(segment);
     uint64_t bytes = segment->bytes;
     int resized = sel_segment_resize(segment, bytes);
     if (resized)

@@ -44,11 +44,14 @@ int sel_open_segments(struct sel_opening *opening);
 int sel_open_records(struct sel_opening *opening);
 int sel_open_show(struct sel_opening *opening, const struct sel_record_entry *entry, const struct sel_key *keys);
 void sel_open_set_live(struct sel_lsm *lsm, const struct sel_location *at);
+int sel_open_file(struct sel_segment *segment);
 void sel_open_close_file(struct sel_segment *segment);
 
 /* Reads [indexed_bytes, end) of a segment for extents of its generation. Errors of the device end that segment's scan,
  * not the opening. SELENE_E_NOMEM. */
 int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment);
+/* Whether a damaged segment holds headers of extents of its own. */
+int sel_scan_for_headers(struct sel_segment *segment, bool *any);
 /* Verifies all checksums of an extent's data. 0, SELENE_E_CORRUPT, SELENE_E_IO, SELENE_E_NOMEM. Blocking. */
 int sel_verify_extent(struct sel_segment *segment, const struct sel_extent *extent);
 /* Scans what must be scanned, and takes over what it finds: visits and commits it. */

@@ -23,6 +23,7 @@
 #define SEL_EXTENT_VERSION_1  1 /* always per rank; read for ever, never written */
 #define SEL_EXTENT_VERSION_2  2 /* adds the replicated mark */
 #define SEL_EXTENT_HEADER_MAX (UINT32_C(16) << 20)
+#define SEL_SEQUENCE_MAX      (UINT64_C(1) << 62)
 #define SEL_GENERATION_BYTES  16
 #define SEL_STORE_ID_BYTES    16
 #define SEL_EXTENT_HAS_ROW    1u
