@@ -40,7 +40,11 @@ uint64_t sel_hash64_seeded(const void *bytes, size_t count, uint64_t seed) {
 void sel_checksum_plane(uint64_t *hashes, const void *plane, size_t count) { backend()->plane(hashes, plane, count); }
 
 void sel_checksum_copy(uint64_t *hashes, void *to, const void *from, size_t count) {
-    backend()->copy_plane(hashes, to, from, count);
+    backend()->copy_plane(hashes, to, from, count, NULL);
+}
+
+void sel_checksum_copy_ahead(uint64_t *hashes, void *to, const void *from, size_t count, const void *next) {
+    backend()->copy_plane(hashes, to, from, count, next);
 }
 
 void sel_copy(void *to, const void *from, size_t count) { backend()->copy(to, from, count); }

@@ -32,6 +32,9 @@ void sel_checksum_plane(uint64_t *hashes, const void *plane, size_t count);
 /* First level fused with a copy: `to` gets the bytes of `from`, each block is hashed while it is in the cache, and what
  * is hashed is what was copied. Large copies use non-temporal stores. The ranges must not overlap. */
 void sel_checksum_copy(uint64_t *hashes, void *to, const void *from, size_t count);
+/* The same when the copy after this one is known: its first bytes, at `next`, are fetched meanwhile. `next` is never
+ * more than a hint; it may be NULL or any address. */
+void sel_checksum_copy_ahead(uint64_t *hashes, void *to, const void *from, size_t count, const void *next);
 /* The copy alone, with the same choice of stores. */
 void sel_copy(void *to, const void *from, size_t count);
 /* Second level. */

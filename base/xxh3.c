@@ -47,7 +47,8 @@ static void copy_plane_cached(uint64_t *hashes, uint8_t *to, const uint8_t *from
 
 #if XXH_VECTOR == XXH_SCALAR
 
-static void copy_plane(uint64_t *hashes, void *to, const void *from, size_t count) {
+static void copy_plane(uint64_t *hashes, void *to, const void *from, size_t count, const void *next) {
+    (void)next;
     copy_plane_cached(hashes, to, from, count);
 }
 
@@ -109,12 +110,19 @@ static inline __attribute__((always_inline)) void scramble(vec acc[VECS], const 
     }
 }
 
-/* Copies a block and returns its XXH3-64. */
-static inline __attribute__((always_inline)) uint64_t copy_block(uint8_t *to, const uint8_t *from, bool stream) {
+/* Copies a block and returns its XXH3-64. Meanwhile fetches the block at `ahead`, which is copied next: it lies on another
+ * page, where the processor's own prefetcher does not follow. A `far` one, in another plane, goes to the second level
+ * only, where more misses can be outstanding (measured: a tenth faster on planes of 4 KiB, slower within a plane). */
+static inline __attribute__((always_inline)) uint64_t copy_block(uint8_t *to, const uint8_t *from, const uint8_t *ahead,
+                                                                 bool far, bool stream) {
     _Alignas(LINE) uint64_t lanes[8] = XXH3_INIT_ACC;
     vec acc[VECS];
     memcpy(acc, lanes, sizeof acc);
     for (size_t stripe = 0; stripe < LAST_STRIPE; stripe++) {
+        if (far)
+            __builtin_prefetch(ahead + stripe * LINE, 0, 2);
+        else
+            __builtin_prefetch(ahead + stripe * LINE);
         accumulate(acc, to + stripe * LINE, from + stripe * LINE, XXH3_kSecret + stripe % STRIPES_A_SCRAMBLE * 8,
                    stream);
         if (stripe % STRIPES_A_SCRAMBLE == STRIPES_A_SCRAMBLE - 1)
@@ -142,19 +150,23 @@ static void copy_lines(uint8_t *to, const uint8_t *from, size_t count) {
     memcpy(to + done, from + done, count - done);
 }
 
-static void copy_blocks_aligned(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks) {
-    for (size_t i = 0; i < blocks; i++)
-        hashes[i] = copy_block(to + i * BLOCK, from + i * BLOCK, true);
+static void copy_blocks_aligned(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks,
+                                const uint8_t *next) {
+    for (size_t i = 0; i + 1 < blocks; i++, to += BLOCK, from += BLOCK)
+        hashes[i] = copy_block(to, from, from + BLOCK, false, true);
+    if (blocks > 0)
+        hashes[blocks - 1] = copy_block(to, from, next, true, true);
 }
 
 /* Each block passes through `buffer`, behind the last bytes of the block before it, so that whole lines of `to` can be
  * streamed from there. At least one block. The bytes before the first line border and after the last one are stored as
  * they are. */
-static void copy_blocks_unaligned(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks) {
+static void copy_blocks_unaligned(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks,
+                                  const uint8_t *next) {
     _Alignas(LINE) uint8_t buffer[LINE + BLOCK];
     size_t phase = (uintptr_t)to % LINE;
     for (size_t i = 0; i < blocks; i++, to += BLOCK, from += BLOCK) {
-        hashes[i] = copy_block(buffer + LINE, from, false);
+        hashes[i] = copy_block(buffer + LINE, from, i + 1 < blocks ? from + BLOCK : next, false, false);
         if (i == 0) {
             memcpy(to, buffer + LINE, LINE - phase);
             stream_lines(to + LINE - phase, buffer + 2 * LINE - phase, BLOCK / LINE - 1);
@@ -174,18 +186,23 @@ static uint64_t copy_short(uint8_t *to, const uint8_t *from, size_t count) {
     return XXH3_64bits(buffer, count);
 }
 
-static void copy_plane(uint64_t *hashes, void *to_bytes, const void *from_bytes, size_t count) {
+static void copy_plane(uint64_t *hashes, void *to_bytes, const void *from_bytes, size_t count, const void *next) {
     uint8_t *to = to_bytes;
     const uint8_t *from = from_bytes;
     size_t blocks = count / BLOCK, whole = blocks * BLOCK;
+    if (next == NULL)
+        next = from;
     if (count < STREAM_MIN) {
         copy_plane_cached(hashes, to, from, count);
         return;
     }
     if ((uintptr_t)to % LINE == 0)
-        copy_blocks_aligned(hashes, to, from, blocks);
+        copy_blocks_aligned(hashes, to, from, blocks, next);
     else if (blocks > 0)
-        copy_blocks_unaligned(hashes, to, from, blocks);
+        copy_blocks_unaligned(hashes, to, from, blocks, next);
+    if (blocks == 0) /* nobody has fetched for the next one yet */
+        for (size_t i = 0; i < count; i += LINE)
+            __builtin_prefetch((const uint8_t *)next + i, 0, 2);
     if (whole < count)
         hashes[blocks] = copy_short(to + whole, from + whole, count - whole);
     _mm_sfence();

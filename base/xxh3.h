@@ -13,7 +13,7 @@ struct sel_xxh3 {
     const char *name;
     uint64_t (*hash64)(const void *bytes, size_t count, uint64_t seed);
     void (*plane)(uint64_t *hashes, const void *plane, size_t count);
-    void (*copy_plane)(uint64_t *hashes, void *to, const void *from, size_t count);
+    void (*copy_plane)(uint64_t *hashes, void *to, const void *from, size_t count, const void *next);
     void (*copy)(void *to, const void *from, size_t count);
 };
 

@@ -15,19 +15,11 @@
 #include <string.h>
 
 #define BLOCK SEL_CHECKSUM_BLOCK
-/* The first lines of the next plane, which lies somewhere else: the processor's own prefetcher starts only after a few
- * misses. */
-#define PREFETCH_BYTES 512
 
 static uint8_t *plane_address(const struct sel_layout *layout, const struct sel_copy *copy, uint32_t rank,
                               uint32_t plane, uint32_t block) {
     const struct sel_device_plane *at = &copy->planes[(size_t)rank * layout->desc.plane_count + plane];
     return (uint8_t *)at->base + at->stride * block;
-}
-
-static void prefetch(const uint8_t *from, uint64_t bytes) {
-    for (uint64_t i = 0; i < SEL_MIN(bytes, (uint64_t)PREFETCH_BYTES); i += 64)
-        __builtin_prefetch(from + i);
 }
 
 static uint8_t *share_of(const struct sel_layout *layout, const struct sel_copy *copy, const struct sel_copy_item *item,
@@ -65,11 +57,12 @@ int sel_host_gather(const struct sel_host_layout *host, const struct sel_copy *c
         uint64_t bytes = layout->desc.planes[p].bytes, valid = sel_layout_valid_bytes(layout, p, item->tokens);
         uint64_t offset = layout->plane_offset[p];
         const uint8_t *from = plane_address(layout, copy, rank, p, item->block);
+        const uint8_t *next = NULL;
         if (p + 1 < layout->desc.plane_count)
-            prefetch(plane_address(layout, copy, rank, p + 1, item->block), layout->desc.planes[p + 1].bytes);
+            next = plane_address(layout, copy, rank, p + 1, item->block);
         memset(share + end, 0, offset - end);
         if (valid == bytes)
-            sel_checksum_copy(at, share + offset, from, bytes);
+            sel_checksum_copy_ahead(at, share + offset, from, bytes, next);
         else
             gather_partial(host, at, share + offset, from, valid, bytes);
         at += sel_checksum_blocks(bytes);

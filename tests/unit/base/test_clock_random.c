@@ -66,8 +66,7 @@ static void test_golden_below_and_fill(void **state) {
     assert_int_equal(bytes[13], 0);
 }
 
-/* 2^64 mod bound is almost half of 2^64 here: a plain product without rejection would give the lower third of the
- * results twice as often as some others. */
+/* With this bound a plain product without rejection would give every third result twice as often as the others. */
 static void test_below_has_no_bias(void **state) {
     (void)state;
     const uint64_t bound = UINT64_C(3) << 62;
