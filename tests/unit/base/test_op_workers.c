@@ -97,6 +97,7 @@ static void test_wake_only_from_empty(void **state) {
         assert_int_equal(wakes, round);
         assert_true(sel_ready_pending(&ready));
         assert_int_equal(sel_ready_run(&ready, 100), 3);
+        assert_false(sel_ready_pending(&ready));
     }
     sel_op_start(&ops[0]);
     sel_ready_post(&ready, &ops[0], 0);
