@@ -6,6 +6,7 @@ if(NOT TARGET selene OR NOT TARGET selene_static)
   return()
 endif()
 include(CMakePackageConfigHelpers)
+set_target_properties(selene_static PROPERTIES OUTPUT_NAME selene)
 
 install(TARGETS selene selene_static
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
