@@ -13,7 +13,8 @@ DEMO ?=
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' Makefile
 
-demo: release ## a workload of agents through memory and disk, every restored byte verified
+demo: deps ## a workload of agents through memory and disk, every restored byte verified
+	@scripts/build.sh release selene-replay
 	@scripts/demo.sh build/release $(DEMO)
 
 test: dev ## build and run all tests
@@ -50,8 +51,9 @@ tsan: deps ## tests under the thread sanitizer
 	@scripts/build.sh $@
 	$(shell setarch -R true 2>/dev/null && echo setarch -R) ctest --preset $@ -j$(JOBS) -LE 'check|crash|sim' $(CTEST)
 
-valgrind: dev ## a small demo under valgrind: no error, no leak
+valgrind: deps ## a small demo under valgrind: no error, no leak
 	@scripts/deps.sh valgrind
+	@scripts/build.sh dev selene-replay
 	@scripts/demo.sh --valgrind build/dev $(DEMO)
 
 format: deps ## rewrite all C files in the house's format

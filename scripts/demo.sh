@@ -5,11 +5,11 @@
 # directory lies in the build folder (a real file system, unlike /tmp on many machines) and is removed at the end.
 set -eu
 runner=""
-size="--memory 256M"
+size="--memory 48M"
 if [ "$1" = --valgrind ]; then
     runner="valgrind --leak-check=full --show-leak-kinds=all --errors-for-leak-kinds=definite,indirect,possible
             --error-exitcode=9 --num-callers=30"
-    size="--memory 64M --requests 40"
+    size="--memory 8M --requests 60"
     shift
 fi
 build=$1
