@@ -9,7 +9,8 @@ size="--memory 48M"
 if [ "$1" = --valgrind ]; then
     runner="valgrind --leak-check=full --show-leak-kinds=all --errors-for-leak-kinds=definite,indirect,possible
             --error-exitcode=9 --num-callers=30"
-    size="--memory 8M --requests 60"
+    # Under valgrind there is no room to map an index for a disk without a limit.
+    size="--memory 8M --requests 60 --disk-limit 4G"
     shift
 fi
 build=$1
