@@ -38,6 +38,8 @@ struct sel_stream {
     uint32_t next;    /* page, then slot of the row, that the next window begins at */
     uint64_t *page_sums, *row_sums;
     bool finished;
+    bool committed;
+    bool kept; /* the committed record is in the tree */
 };
 
 static uint32_t total_slots(const struct sel_stream *stream) {
@@ -50,6 +52,10 @@ void sel_stream_free(struct sel_stream **out) {
     if (!stream)
         return;
     SEL_CHECK(stream->window_count == 0);
+    if (stream->committed && !stream->kept) { /* nobody may find it after a restart either */
+        struct sel_location location = sel_lsm_write_location(stream->write);
+        sel_lsm_remove(stream->draft->publish->store->lsm, &location, NULL);
+    }
     if (stream->write)
         sel_lsm_write_free(&stream->write);
     sel_list_remove(&stream->link);
@@ -74,6 +80,7 @@ static void stream_done(struct sel_stream *stream) {
 
 static void finish_done(struct sel_op *op) {
     struct sel_stream *stream = SEL_CONTAINER(op, struct sel_stream, finish);
+    stream->committed = op->result == 0;
     if (!stream->draft->result)
         stream->draft->result = op->result;
     stream_done(stream);
@@ -311,6 +318,24 @@ fail:
     return result;
 }
 
+/* Another publish brought the record first. The index lists records in order of sequence, and the children of ours that
+ * are on their way come right after ours: so the earlier of the two stays. */
+static int insert_twin(struct sel_draft *draft, struct sel_node *node, struct sel_location location) {
+    struct sel_publish *publish = draft->publish;
+    selene_store *store = publish->store;
+    struct sel_location other = node->disk;
+    if (!sel_node_pages_readable(node, SEL_TIER_DISK))
+        return SELENE_E_GONE;
+    if (other.sequence < location.sequence)
+        return 0; /* ours is removed with the draft */
+    if (node->parent != publish->parent)
+        return SELENE_E_RETRY; /* other pages: ours cannot take its place */
+    node->disk = location;
+    draft->stream->kept = true;
+    sel_lsm_remove(store->lsm, &other, NULL);
+    return 0;
+}
+
 int sel_stream_insert(struct sel_draft *draft) {
     struct sel_publish *publish = draft->publish;
     selene_store *store = publish->store;
@@ -318,19 +343,18 @@ int sel_stream_insert(struct sel_draft *draft) {
     struct sel_node_spec spec;
     struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &draft->key, draft->tokens);
     int result = 0;
-    if (node) { /* another publish was faster: its record stays */
-        sel_lsm_remove(store->lsm, &location, NULL);
-        if (sel_node_tier(node, SEL_LSM_PAGES) < 0)
-            return SELENE_E_GONE;
+    if (node) {
+        result = insert_twin(draft, node, location);
+        if (result)
+            return result;
     } else {
         sel_draft_spec(draft, &spec);
         result = sel_tree_insert(store->tree, &spec, &node);
         if (!result && (result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false)) != 0)
             sel_tree_release(store->tree, &node);
-        if (result) {
-            sel_lsm_remove(store->lsm, &location, NULL);
+        if (result)
             return result;
-        }
+        draft->stream->kept = true;
         node->disk = location;
         store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
     }
