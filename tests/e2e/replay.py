@@ -381,7 +381,8 @@ def shared_trace(name):
 
 
 def trace_play(directory, *arguments):
-    """Few requests by default; SELENE_TRACE_FULL=1 plays what the goals name."""
+    """Few requests by default; SELENE_TRACE_FULL=1 plays what the goals name. Memory is too small for all of it, but
+    holds the largest single record: with rows a session's first prompt is one."""
     for layout in (PLAIN, ROWS):
         for name, more in (("once", ()), ("restart", ("--restart-at", 0.5)), ("crash", ("--crash-at", 0.5))):
             store = f"{directory}/{layout}-{name}"
@@ -402,13 +403,14 @@ def full():
 
 def case_trace_long_session(directory):
     limit = () if full() else ("--requests", 60)
-    trace_play(directory, shared_trace("long_session.tokens.u32le"), *limit, "--scale", 4096, "--memory", "16M")
+    trace_play(directory, shared_trace("long_session.tokens.u32le"), *limit, "--scale", 4096, "--memory",
+               "16M" if full() else "6M")
 
 
 def case_trace_agent_sessions(directory):
     limit = ("--sessions", 200) if full() else ("--sessions", 3, "--requests", 120)
     trace_play(directory, shared_trace("agent_sessions.runs.jsonl"), *limit, "--scale", 16384, "--memory",
-               "128M" if full() else "8M")
+               "256M" if full() else "24M")
 
 
 def case_trace_mooncake(directory):
