@@ -7,6 +7,9 @@
 #include "index/keys.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #define RECORDS 512
 #define EVENTS  64
@@ -27,6 +30,14 @@ struct pending {
     void *rows[8];
 };
 
+#define DISK_BYTES ((size_t)256 << 20)
+struct disk { /* followed by the records' bytes */
+    struct record records[RECORDS];
+    size_t record_count, used;
+};
+static struct disk *disk;
+uint32_t mock_disk_lost, mock_disk_evictions;
+
 struct selene_store {
     struct sel_layout *layout;
     struct selene_plane_memory planes[64];
@@ -36,11 +47,34 @@ struct selene_store {
     struct pending pending[EVENTS];
     size_t pending_count;
     uint64_t tickets;
-    uint32_t retried, restores;
+    uint32_t retried, restores, publishes;
 };
 struct selene_prefix {
     struct sel_prefix *keys;
 };
+
+void mock_disk_start(void) {
+    disk = mmap(NULL, DISK_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (disk == MAP_FAILED)
+        abort();
+    disk->used = (sizeof *disk + 63) / 64 * 64;
+    mock_disk_lost = mock_disk_evictions = 0;
+}
+
+void mock_disk_stop(void) {
+    munmap(disk, DISK_BYTES);
+    disk = NULL;
+}
+
+static uint8_t *bytes_make(size_t count) {
+    if (disk == NULL)
+        return calloc(1, count);
+    uint8_t *bytes = (uint8_t *)disk + disk->used;
+    disk->used += (count + 63) / 64 * 64;
+    if (disk->used > DISK_BYTES)
+        abort();
+    return bytes;
+}
 
 const char *selene_error_text(int code) { return sel_error_text(code); }
 const struct selene_model *selene_model_find(const char *name) {
@@ -65,12 +99,14 @@ int selene_open(selene_store **out, const struct selene_options *options, struct
     for (uint32_t i = 0; i < count; i++)
         store->planes[i] = options->planes[i];
     store->share = store->layout->page_bytes;
+    for (size_t i = mock_disk_lost; disk && i < disk->record_count; i++)
+        store->records[store->record_count++] = disk->records[i];
     return 0;
 }
 
 int selene_close(selene_store **store) {
     if (*store) {
-        for (size_t i = 0; i < (*store)->record_count; i++)
+        for (size_t i = 0; disk == NULL && i < (*store)->record_count; i++)
             free((*store)->records[i].bytes);
         for (size_t i = 0; i < (*store)->pending_count; i++)
             free((*store)->pending[i].blocks);
@@ -211,11 +247,15 @@ static void publish_copy(selene_store *store, struct pending *pending) {
     rows_copy(store, pending->record, pending->rows, true);
     free(pending->blocks);
     pending->blocks = NULL;
+    if (disk)
+        disk->records[disk->record_count++] = *pending->record;
 }
 
 int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t tokens,
                    const struct selene_device_state *state, struct selene_publish_result *result) {
     const struct selene_layout *layout = &store->layout->desc;
+    if (++store->publishes == mock_faults.die_at_publish)
+        _exit(0);
     if (mock_faults.fail_publish)
         return SELENE_E_INVALID;
     if (layout->row_bytes == 0)
@@ -231,7 +271,7 @@ int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t to
     if (store->record_count > RECORDS || sel_prefix_key_at(prefix->keys, tokens, &record->key))
         abort();
     record->tokens = (uint32_t)tokens;
-    record->bytes = calloc(1, record_bytes(store, record->tokens));
+    record->bytes = bytes_make(record_bytes(store, record->tokens));
     struct pending *pending = pending_add(store, SELENE_EVENT_PUBLISH, tokens);
     *result = (struct selene_publish_result){.answer = SELENE_ACCEPTED, .ticket = pending->event.ticket};
     pending->record = record, pending->wait = state->wait;
@@ -241,6 +281,19 @@ int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t to
         pending->rows[rank] = state->rows[rank];
     if (mock_faults.early)
         publish_copy(store, pending), pending->wait = NULL;
+    return 0;
+}
+
+int selene_prefix_key(const selene_prefix *prefix, uint64_t tokens, uint8_t key[32]) {
+    struct sel_key found;
+    int result = sel_prefix_key_at(prefix->keys, tokens, &found);
+    memcpy(key, &found, sizeof found);
+    return result;
+}
+
+int selene_get_stats(selene_store *store, struct selene_stats *stats) {
+    *stats = (struct selene_stats){.records = {store->record_count}};
+    stats->evictions[SELENE_TIER_DISK] = mock_disk_evictions;
     return 0;
 }
 
@@ -257,6 +310,14 @@ int selene_poll(selene_store *store, struct selene_event *events, size_t capacit
         }
         if (pending->blocks)
             publish_copy(store, pending);
+        if (disk && pending->event.kind == SELENE_EVENT_PUBLISH && pending->event.result == 0) {
+            if (count + 2 > capacity) {
+                store->pending[kept++] = *pending;
+                continue;
+            }
+            events[count] = (struct selene_event){.kind = SELENE_EVENT_COMMITTED, .tokens = pending->event.tokens};
+            memcpy(events[count++].key, &pending->record->key, 32);
+        }
         events[count++] = pending->event;
     }
     store->pending_count = kept;

@@ -18,9 +18,16 @@ struct mock_faults {
     uint32_t stray_restore;   /* the n-th restore writes a byte beyond the valid ones of its last page */
     uint32_t short_restore;   /* the n-th restore gives no more than half of the tokens */
     uint32_t foreign_restore; /* the n-th restore hands out the pages in the wrong order */
+    uint32_t die_at_publish;  /* the process ends inside the n-th publish */
     bool early;               /* reads device memory before the caller's event */
     bool fail_publish;        /* the publish call itself fails */
 };
 extern struct mock_faults mock_faults;
+
+/* What outlives a process: records published from now on lie in memory shared with forked children, are reported as
+ * committed, and are found by the next store that is opened, all but the first `lost` of them. */
+void mock_disk_start(void);
+void mock_disk_stop(void);
+extern uint32_t mock_disk_lost, mock_disk_evictions;
 
 #endif
