@@ -7,9 +7,10 @@
  * A hash is mapped to its home by multiplication, not by a mask, so a table may have any size: it grows by half, which
  * keeps it at 58 to 87 % full. Homes have the order of the hashes, so moving to a new table reads and writes in order.
  *
- * Growing: `old` keeps the items and is emptied from slot 0 up, a few slots with every insert or remove. What was moved
- * or removed there leaves a tombstone (its hash stays, so that distances stay right). Nothing is inserted into `old`.
- * A table that is mostly empty shrinks in the same way.
+ * Growing: `old` keeps the items and is emptied from slot 0 up, a few slots with every insert or remove; a search there
+ * jumps over the slots below `moved`. What is removed from it leaves a tombstone (its hash stays, so that distances stay
+ * right). Nothing is inserted into it. Its memory goes back piece by piece, since freeing tens of megabytes at once takes
+ * milliseconds. A table that is mostly empty shrinks in the same way.
  */
 #include "base/map.h"
 
@@ -18,11 +19,14 @@
 #include "base/error.h"
 
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #define CAPACITY_MIN 16
 /* Slots of `old` looked at with every change. A table grown by half takes 0.44 * old capacity more inserts before it is
  * full again, so 3 would do. */
 #define SLOTS_A_STEP 8
+/* What is given back at once; a multiple of any page size in use. */
+#define PIECE_BYTES ((size_t)256 << 10)
 
 struct slot {
     uint64_t hash;
@@ -37,7 +41,8 @@ struct table {
 struct sel_map {
     struct table now;
     struct table old; /* slots NULL: not moving */
-    size_t moved;     /* slots of `old` below this one hold nothing any more */
+    size_t moved;     /* slots of `old` below this one hold nothing any more, and may read as zeros */
+    char *released;   /* memory of `old` below this went back */
     size_t count;     /* items in both */
     uint64_t seed;
     sel_map_equal *equal;
@@ -102,40 +107,73 @@ static void table_close_gap(struct table *table, size_t index) {
     table->slots[index].item = NULL;
 }
 
-/* Steps from slot to slot with this hash: start with *index = home and *away = 0. False at the end. */
-static bool table_seek(const struct table *table, uint64_t hash, size_t *index, size_t *away) {
-    for (; *away < table->capacity; *index = next(table, *index), ++*away) {
-        const struct slot *slot = &table->slots[*index];
+/* A search for a hash in a table: the slots from its home on, without those below `first`. */
+struct seek {
+    const struct table *table;
+    uint64_t hash;
+    size_t first;
+    size_t index;
+    size_t away; /* from home */
+};
+
+static struct seek seek_start(const struct table *table, size_t first, uint64_t hash) {
+    return (struct seek){table, hash, first, home(table, hash), 0};
+}
+
+static void seek_next(struct seek *seek) {
+    seek->index = next(seek->table, seek->index);
+    seek->away++;
+}
+
+/* Goes on to the slot with this hash, the one that it stands on included. False at the end. */
+static bool seek_match(struct seek *seek) {
+    for (; seek->away < seek->table->capacity; seek_next(seek)) {
+        if (seek->index < seek->first) {
+            seek->away += seek->first - seek->index;
+            seek->index = seek->first;
+        }
+        const struct slot *slot = &seek->table->slots[seek->index];
         if (slot->item == NULL)
             return false;
-        if (slot->hash == hash) {
+        if (slot->hash == seek->hash) {
             if (slot->item != TOMBSTONE)
                 return true;
-        } else if (distance(table, *index) < *away) {
+        } else if (distance(seek->table, seek->index) < seek->away) {
             return false;
         }
     }
     return false;
 }
 
-static bool table_visit(const struct sel_map *map, const struct table *table, uint64_t hash, const uint8_t key[32],
-                        bool (*visit)(void *context, void *item), void *context) {
-    size_t index = home(table, hash), away = 0;
-    for (; table_seek(table, hash, &index, &away); index = next(table, index), away++) {
-        void *item = table->slots[index].item;
+static bool seek_visit(const struct sel_map *map, struct seek seek, const uint8_t key[32],
+                       bool (*visit)(void *context, void *item), void *context) {
+    for (; seek_match(&seek); seek_next(&seek)) {
+        void *item = seek.table->slots[seek.index].item;
         if (map->equal(item, key) && !visit(context, item))
             return false;
     }
     return true;
 }
 
-static bool table_find_item(const struct table *table, uint64_t hash, const void *item, size_t *index) {
-    size_t away = 0;
-    *index = home(table, hash);
-    for (; table_seek(table, hash, index, &away); *index = next(table, *index), away++)
-        if (table->slots[*index].item == item)
+static bool seek_item(struct seek seek, const void *item, size_t *index) {
+    for (; seek_match(&seek); seek_next(&seek))
+        if (seek.table->slots[seek.index].item == item) {
+            *index = seek.index;
             return true;
+        }
     return false;
+}
+
+static char *piece_up(void *address) { return (char *)address + (-(uintptr_t)address & (PIECE_BYTES - 1)); }
+
+/* Gives whole pieces of `old` back that hold nothing any more. */
+static void release_moved(struct sel_map *map) {
+    char *end = (char *)(map->old.slots + map->moved);
+    if (end - map->released < (ptrdiff_t)PIECE_BYTES)
+        return;
+    size_t bytes = (size_t)(end - map->released) & ~(PIECE_BYTES - 1);
+    (void)madvise(map->released, bytes, MADV_DONTNEED); /* at worst free() has more to do */
+    map->released += bytes;
 }
 
 static void move_some(struct sel_map *map, size_t slots) {
@@ -147,10 +185,11 @@ static void move_some(struct sel_map *map, size_t slots) {
         if (slot->item == NULL || slot->item == TOMBSTONE)
             continue;
         table_insert(&map->now, slot->hash, slot->item);
-        slot->item = TOMBSTONE;
     }
     if (map->moved == map->old.capacity)
         table_destroy(&map->old);
+    else
+        release_moved(map);
 }
 
 static int start_moving(struct sel_map *map, size_t capacity) {
@@ -162,6 +201,7 @@ static int start_moving(struct sel_map *map, size_t capacity) {
     map->old = map->now;
     map->now = larger;
     map->moved = 0;
+    map->released = piece_up(map->old.slots);
     return 0;
 }
 
@@ -206,9 +246,9 @@ bool sel_map_remove(struct sel_map *map, const uint8_t key[32], const void *item
     uint64_t hash = hash_key(map, key);
     size_t index;
     move_some(map, SLOTS_A_STEP);
-    if (table_find_item(&map->now, hash, item, &index))
+    if (seek_item(seek_start(&map->now, 0, hash), item, &index))
         table_close_gap(&map->now, index);
-    else if (map->old.slots && table_find_item(&map->old, hash, item, &index))
+    else if (map->old.slots && seek_item(seek_start(&map->old, map->moved, hash), item, &index))
         map->old.slots[index].item = TOMBSTONE;
     else
         return false;
@@ -233,8 +273,8 @@ void *sel_map_find(const struct sel_map *map, const uint8_t key[32]) {
 void sel_map_visit(const struct sel_map *map, const uint8_t key[32], bool (*visit)(void *context, void *item),
                    void *context) {
     uint64_t hash = hash_key(map, key);
-    if (table_visit(map, &map->now, hash, key, visit, context) && map->old.slots)
-        table_visit(map, &map->old, hash, key, visit, context);
+    if (seek_visit(map, seek_start(&map->now, 0, hash), key, visit, context) && map->old.slots)
+        seek_visit(map, seek_start(&map->old, map->moved, hash), key, visit, context);
 }
 
 void sel_map_prefetch(const struct sel_map *map, const uint8_t key[32]) {
@@ -247,5 +287,6 @@ void sel_map_prefetch(const struct sel_map *map, const uint8_t key[32]) {
 size_t sel_map_count(const struct sel_map *map) { return map->count; }
 
 size_t sel_map_bytes(const struct sel_map *map) {
-    return sizeof *map + (map->now.capacity + map->old.capacity) * sizeof(struct slot);
+    size_t released = map->old.slots ? (size_t)(map->released - piece_up(map->old.slots)) : 0;
+    return sizeof *map + (map->now.capacity + map->old.capacity) * sizeof(struct slot) - released;
 }

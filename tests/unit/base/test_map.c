@@ -127,12 +127,20 @@ static void test_memory_per_item(void **state) {
         sel_random_fill(&random, items[i].key, 32);
         sel_map_prefetch(map, items[i].key);
         assert_ok(sel_map_insert(map, items[i].key, &items[i]));
+        size_t other = sel_random_below(&random, i + 1); /* also in the part of the old table that is left */
+        assert_ptr_equal(sel_map_find(map, items[other].key), &items[other]);
         double each = (double)sel_map_bytes(map) / (double)(i + 1);
         if (i > 1000 && each > worst)
             worst = each;
     }
     for (size_t i = 0; i < MANY; i++)
         assert_ptr_equal(sel_map_find(map, items[i].key), &items[i]);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_true(sel_map_remove(map, items[i].key, &items[i]));
+        assert_null(sel_map_find(map, items[i].key));
+        size_t other = i + sel_random_below(&random, MANY - i);
+        assert_int_equal(sel_map_find(map, items[other].key) == &items[other], other != i);
+    }
     assert_true(worst < 16 / 0.875 * 2.5 + 1);
     sel_map_destroy(&map);
     free(items);
