@@ -111,6 +111,44 @@ void world_crash(struct world *world, uint64_t seed) {
     world->env.catalog = NULL;
 }
 
+struct sel_node *world_node(struct world *world, const struct sequence *sequence, uint32_t tokens) {
+    struct sel_key key;
+    assert_ok(selene_prefix_key(sequence->prefix, tokens, key.bytes));
+    struct sel_node *node = sel_tree_find(world->store->tree, world->store->layout->ns, &key, tokens);
+    assert_non_null(node);
+    return node;
+}
+
+void world_damage(struct world *world, struct sel_node *node, enum sel_tier tier, enum sel_lsm_part part,
+                  uint32_t index) {
+    const uint64_t at = 10; /* in the first plane, or the row: valid in every page */
+    const struct sel_memory *memory = node->memory;
+    if (tier == SEL_TIER_MEMORY) {
+        const struct sel_copy_part *copy = part == SEL_LSM_ROW ? &memory->row : &memory->pages;
+        sel_slot_at(&world->store->slots, copy->slots[index])[at] ^= 1;
+        return;
+    }
+    bool row = part == SEL_LSM_ROW;
+    uint64_t place = row ? node->disk.row : node->disk.pages;
+    uint64_t blocks = row ? node->disk.row_blocks : node->disk.pages_blocks;
+    uint32_t slots = row ? world->store->layout->row_slots : sel_node_page_count(world->store, node);
+    uint64_t offset = ((uint32_t)place + blocks) * SEL_BLOCK_BYTES - (slots - index) * world->slot_bytes + at;
+    char name[32];
+    uint8_t byte;
+    snprintf(name, sizeof name, "seg-%08x.sel", (uint32_t)(place >> 32));
+    assert_ok(sel_disk_sim_peek(world->disk_sim, name, offset, &byte, 1));
+    byte ^= 1;
+    assert_ok(sel_disk_sim_poke(world->disk_sim, name, offset, &byte, 1));
+}
+
+void world_reopen(struct world *world, struct sequence *sequences, size_t count) {
+    assert_int_equal(world_drain(world).result, 0);
+    world_close(world);
+    world_open(world);
+    for (size_t i = 0; i < count; i++)
+        sequence_prefix(world, &sequences[i]);
+}
+
 struct selene_event world_drain(struct world *world) {
     uint64_t ticket;
     assert_ok(selene_drain(world->store, 0, &ticket));
@@ -136,6 +174,13 @@ void world_open(struct world *world) {
 
 void world_close(struct world *world) {
     assert_ok(selene_close(&world->store));
+    assert_null(world->store);
+    close_edges(world);
+}
+
+void world_close_failed(struct world *world) {
+    int result = selene_close(&world->store);
+    assert_true(result == 0 || result == SELENE_E_IO);
     assert_null(world->store);
     close_edges(world);
 }

@@ -29,6 +29,8 @@ extern const struct world_layout world_with_rows;
 /* The same without rows. */
 extern const struct world_layout world_without_rows;
 
+struct sequence;
+
 struct world {
     struct world_layout shape;
     struct selene_plane plane_desc[WORLD_PLANES];
@@ -62,10 +64,19 @@ void world_disk(struct world *world, uint64_t seed);
 void world_open(struct world *world);
 /* Leaves as a crash does; with a simulated disk power goes, and what was not durable is kept, dropped or torn. */
 void world_crash(struct world *world, uint64_t seed);
+/* The record at exactly `tokens` of a sequence; fails the test when there is none. */
+struct sel_node *world_node(struct world *world, const struct sequence *sequence, uint32_t tokens);
+/* Flips a valid bit of slot `index` of a part of a record, in memory or on the simulated disk. */
+void world_damage(struct world *world, struct sel_node *node, enum sel_tier tier, enum sel_lsm_part part,
+                  uint32_t index);
+/* Drains, closes and opens: everything is on disk and nothing in memory. */
+void world_reopen(struct world *world, struct sequence *sequences, size_t count);
 /* Persists everything; returns the event. */
 struct selene_event world_drain(struct world *world);
 struct selene_stats world_stats(struct world *world);
-void world_close(struct world *world); /* the store, if it is open */
+void world_close(struct world *world);
+/* After failed writes: closing may say so. */
+void world_close_failed(struct world *world);
 void world_destroy(struct world *world);
 
 /* A sequence: tokens, and their keys in the store. */

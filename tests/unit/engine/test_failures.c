@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Copies that fail, one form after another [R4, P4, I1]: what comes back is right, what is broken is found once, counted
+ * and never tried again [fault 26]. Simulated disk.
+ */
+#include "tests/unit/engine/world.h"
+
+static struct world world;
+static struct device_request request;
+static struct sequence chain;
+static const uint32_t at[] = {20, 45, 70, 100};
+
+/* A chain of four checkpoints; on disk only, when `cold`, else on disk and in memory. */
+static void begin(const struct world_layout *shape, bool cold) {
+    world_init(&world, shape, 256, 100, true);
+    world_disk(&world, 1);
+    world_open(&world);
+    request_make(&world, &request, 0, 32);
+    sequence_make(&world, &chain, 1, 120);
+    for (size_t i = 0; i < SEL_COUNT(at); i++)
+        assert_int_equal(world_publish(&world, &request, &chain, at[i]), SELENE_ACCEPTED);
+    if (cold)
+        world_reopen(&world, &chain, 1);
+    else
+        assert_int_equal(world_drain(&world).result, 0);
+}
+
+static void end(void) {
+    world_check(&world);
+    sequence_free(&chain);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
+static void restore_gives(uint64_t tokens, int expected) {
+    int result;
+    assert_int_equal(world_restore(&world, &request, &chain, 120, &result), tokens);
+    assert_int_equal(result, expected);
+}
+
+/* A bad memory copy: the disk's is used, nothing is lost. */
+static void test_memory_then_disk(void **state) {
+    (void)state;
+    for (int part = SEL_LSM_PAGES; part <= SEL_LSM_ROW; part++) {
+        begin(&world_with_rows, false);
+        world_damage(&world, world_node(&world, &chain, 100), SEL_TIER_MEMORY, part, 1);
+        restore_gives(100, 0);
+        struct selene_stats stats = world_stats(&world);
+        assert_int_equal(stats.checksum_failures[SELENE_TIER_MEMORY], 1);
+        assert_int_equal(stats.checksum_failures[SELENE_TIER_DISK], 0);
+        restore_gives(100, 0);
+        assert_int_equal(world_stats(&world).checksum_failures[SELENE_TIER_MEMORY], 1);
+        end();
+    }
+}
+
+/* A bad disk copy beside a good one in memory is not noticed; once the memory copy is bad too, the record is gone. */
+static void test_both_tiers(void **state) {
+    (void)state;
+    begin(&world_with_rows, false);
+    struct sel_node *node = world_node(&world, &chain, 70);
+    world_damage(&world, node, SEL_TIER_DISK, SEL_LSM_PAGES, 2);
+    restore_gives(100, 0);
+    world_damage(&world, node, SEL_TIER_MEMORY, SEL_LSM_PAGES, 1);
+    restore_gives(45, SELENE_E_CORRUPT);
+    assert_int_equal(world_stats(&world).dropped_records, 2);
+    restore_gives(45, 0); /* the look-up says no more than that now */
+    end();
+}
+
+/* Each page of each record on disk: the restore ends with the deepest checkpoint whose pages are all good [fault 22]. */
+static void test_disk_with_rows(void **state) {
+    (void)state;
+    for (size_t bad = 0; bad < SEL_COUNT(at); bad++)
+        for (uint32_t page = 0; page < 3; page++) {
+            begin(&world_with_rows, true);
+            world_damage(&world, world_node(&world, &chain, at[bad]), SEL_TIER_DISK, SEL_LSM_PAGES, page);
+            /* The last page of a record that ends in mid-page is its child's in a restore of the whole. */
+            bool unused = bad + 1 < SEL_COUNT(at) &&
+                          page + 1 == sel_node_page_count(world.store, world_node(&world, &chain, at[bad]));
+            if (unused) {
+                restore_gives(100, 0);
+            } else {
+                restore_gives(bad ? at[bad - 1] : 0, SELENE_E_CORRUPT);
+                assert_int_equal(world_stats(&world).checksum_failures[SELENE_TIER_DISK], 1);
+                restore_gives(bad ? at[bad - 1] : 0, 0);
+            }
+            end();
+        }
+}
+
+/* Without rows every good page before the bad one counts. */
+static void test_disk_without_rows(void **state) {
+    (void)state;
+    /* Records of 0-2, 2-4, 4-5, 5-8, 8-12 pages. */
+    static const struct {
+        uint32_t record, index, good;
+    } cases[] = {{16, 1, 8}, {32, 0, 16}, {40, 0, 32}, {64, 2, 56}, {96, 3, 88}};
+    for (size_t i = 0; i < SEL_COUNT(cases); i++) {
+        begin(&world_without_rows, true);
+        struct sel_node *node = world_node(&world, &chain, cases[i].record);
+        world_damage(&world, node, SEL_TIER_DISK, SEL_LSM_PAGES, cases[i].index);
+        uint32_t parent = node->parent ? node->parent->tokens : 0;
+        restore_gives(cases[i].good, SELENE_E_CORRUPT);
+        restore_gives(parent, 0); /* the record went, and all under it */
+        end();
+    }
+}
+
+/* A bad row only thins: the record goes on carrying pages, and publishing at it again brings the row back [R4, T5]. */
+static void test_bad_row(void **state) {
+    (void)state;
+    begin(&world_with_rows, true);
+    world_damage(&world, world_node(&world, &chain, 70), SEL_TIER_DISK, SEL_LSM_ROW, 1);
+    restore_gives(100, 0);
+    int result;
+    assert_int_equal(world_restore(&world, &request, &chain, 99, &result), 45);
+    assert_int_equal(result, SELENE_E_CORRUPT);
+    assert_int_equal(world_stats(&world).dropped_records, 0);
+    assert_int_equal(world_restore(&world, &request, &chain, 99, &result), 45);
+    assert_int_equal(result, 0);
+    restore_gives(100, 0); /* over the pages of the thinned record [T4] */
+    assert_int_equal(world_publish(&world, &request, &chain, 70), SELENE_ACCEPTED);
+    assert_int_equal(world_restore(&world, &request, &chain, 99, NULL), 70);
+    /* Without any row left there is nothing to resume at. */
+    world_reopen(&world, &chain, 1);
+    for (size_t i = 0; i < SEL_COUNT(at); i++) {
+        struct sel_node *node = world_node(&world, &chain, at[i]);
+        if (node->disk.row)
+            world_damage(&world, node, SEL_TIER_DISK, SEL_LSM_ROW, 0);
+    }
+    restore_gives(0, SELENE_E_CORRUPT);
+    restore_gives(0, 0);
+    end();
+}
+
+/* Read errors count like damage; a disk that reads nothing leaves nothing findable, and no restore hangs. */
+static void test_read_errors(void **state) {
+    (void)state;
+    struct sel_disk_fault fault = {
+        .action = SEL_DISK_FAULT_FAIL, .kinds = 1u << SEL_DISK_READ, .countdown = 1, .repeat = UINT64_MAX};
+    begin(&world_with_rows, true);
+    sel_disk_fault_arm(world.disk, &fault);
+    restore_gives(0, SELENE_E_IO);
+    restore_gives(0, 0);
+    assert_true(world_stats(&world).io_errors[SELENE_TIER_DISK] > 0);
+    sel_disk_fault_clear(world.disk);
+    assert_int_equal(world_publish(&world, &request, &chain, 100), SELENE_ACCEPTED);
+    restore_gives(100, 0);
+    end();
+}
+
+/* [P4, fault 2]: the n-th write fails, for every n: it is done again elsewhere, and nothing is lost. */
+static void test_nth_write_fails(void **state) {
+    (void)state;
+    for (uint64_t n = 1; n < 40; n++) {
+        struct sel_disk_fault fault = {.action = n % 2 ? SEL_DISK_FAULT_FAIL : SEL_DISK_FAULT_SHORT,
+                                       .kinds = 1u << SEL_DISK_WRITE,
+                                       .countdown = n};
+        world_init(&world, &world_with_rows, 256, 100, true);
+        world_disk(&world, n);
+        world_open(&world);
+        request_make(&world, &request, 0, 32);
+        sequence_make(&world, &chain, 1, 120);
+        sel_disk_fault_arm(world.disk, &fault);
+        for (size_t i = 0; i < SEL_COUNT(at); i++)
+            assert_int_equal(world_publish(&world, &request, &chain, at[i]), SELENE_ACCEPTED);
+        struct selene_event event = world_drain(&world);
+        for (int again = 0; again < 3 && event.drained_skipped_failed; again++)
+            event = world_drain(&world);
+        assert_int_equal(event.result, 0);
+        restore_gives(100, 0);
+        sel_disk_fault_clear(world.disk);
+        world_close_failed(&world);
+        world_open(&world);
+        sequence_prefix(&world, &chain);
+        restore_gives(100, 0);
+        end();
+    }
+}
+
+/* [P4]: a record whose write fails again and again is dropped with what is under it, and cannot be found [fault 2]. */
+static void test_write_fails_twice(void **state) {
+    (void)state;
+    world_init(&world, &world_with_rows, 256, 100, true);
+    world_disk(&world, 1);
+    world_open(&world);
+    request_make(&world, &request, 0, 32);
+    sequence_make(&world, &chain, 1, 120);
+    assert_int_equal(world_publish(&world, &request, &chain, 20), SELENE_ACCEPTED);
+    assert_int_equal(world_drain(&world).drained_written, 1);
+    assert_int_equal(world_publish(&world, &request, &chain, 45), SELENE_ACCEPTED);
+    assert_int_equal(world_publish(&world, &request, &chain, 70), SELENE_ACCEPTED);
+    ((struct sel_memory *)world_node(&world, &chain, 45)->memory)->write_failures = 1; /* it had its first */
+    struct sel_disk_fault fault = {.action = SEL_DISK_FAULT_FAIL, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1};
+    sel_disk_fault_arm(world.disk, &fault);
+    struct selene_event event = world_drain(&world);
+    assert_true(event.drained_skipped_failed >= 1);
+    assert_int_equal(world_lookup(&world, &chain, 120, NULL), 20);
+    assert_int_equal(world_stats(&world).dropped_records, 2);
+    sel_disk_fault_clear(world.disk);
+    restore_gives(20, 0);
+    assert_int_equal(world_publish(&world, &request, &chain, 70), SELENE_ACCEPTED);
+    restore_gives(70, 0);
+    world_close_failed(&world);
+    sequence_free(&chain);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory_then_disk), cmocka_unit_test(test_both_tiers),
+        cmocka_unit_test(test_disk_with_rows),   cmocka_unit_test(test_disk_without_rows),
+        cmocka_unit_test(test_bad_row),          cmocka_unit_test(test_read_errors),
+        cmocka_unit_test(test_nth_write_fails),  cmocka_unit_test(test_write_fails_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
