@@ -64,18 +64,21 @@ typedef __m512i vec;
 #define V_WHOLE(name)  _mm512_##name##_si512
 #define V_XOR          _mm512_xor_si512
 #define V_SWAP(vector) _mm512_shuffle_epi32(vector, (_MM_PERM_ENUM)0x4e)
+#define V_REGISTER     "+v"
 #elif XXH_VECTOR == XXH_AVX2
 typedef __m256i vec;
 #define V(name)        _mm256_##name
 #define V_WHOLE(name)  _mm256_##name##_si256
 #define V_XOR          _mm256_xor_si256
 #define V_SWAP(vector) _mm256_shuffle_epi32(vector, 0x4e)
+#define V_REGISTER     "+x"
 #else
 typedef __m128i vec;
 #define V(name)        _mm_##name
 #define V_WHOLE(name)  _mm_##name##_si128
 #define V_XOR          _mm_xor_si128
 #define V_SWAP(vector) _mm_shuffle_epi32(vector, 0x4e)
+#define V_REGISTER     "+x"
 #endif
 #define VECS (LINE / sizeof(vec)) /* vectors a stripe */
 
@@ -90,6 +93,8 @@ static inline __attribute__((always_inline)) void accumulate(vec acc[VECS], uint
                                                              const uint8_t *secret, bool stream) {
     for (size_t i = 0; i < VECS; i++) {
         vec data = V_WHOLE(loadu)((const void *)(from + i * sizeof(vec)));
+        /* Without this the compiler may load again what it hashes, and so hash other bytes than it stored. */
+        __asm__("" : V_REGISTER(data));
         if (stream)
             V_WHOLE(stream)((void *)(to + i * sizeof(vec)), data);
         else

@@ -3,10 +3,14 @@
  * The checksum [I2]: golden vectors computed with another implementation (python-xxhash), and all builds of the code
  * against the plain one, for every alignment and around every size at which the code changes its way.
  */
+#include "base/check.h"
 #include "base/checksum.h"
 #include "base/random.h"
 #include "base/xxh3.h"
 #include "tests/lib/test.h"
+
+#include <pthread.h>
+#include <stdbool.h>
 
 static uint8_t pattern(size_t i) { return (uint8_t)(i * 131 + (i >> 8) * 17 + 7); }
 
@@ -169,6 +173,50 @@ static void test_a_flipped_bit_shows(void **state) {
     free(bytes);
 }
 
+/* Keeps writing to a block, a word of each line in turn, so that the block is hardly ever the same for long. */
+struct scribbler {
+    pthread_t thread;
+    _Alignas(64) uint64_t block[SEL_CHECKSUM_BLOCK / 8 + 8];
+    bool stop;
+};
+
+static void *scribble(void *argument) {
+    struct scribbler *self = argument;
+    for (uint64_t value = 1; !__atomic_load_n(&self->stop, __ATOMIC_RELAXED); value++)
+        for (size_t line = 0; line < SEL_COUNT(self->block); line += 8)
+            __atomic_store_n(&self->block[line + value % 8], value, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* [I1] What is hashed is what was stored, also when the source changes meanwhile: each byte is read once. */
+static void test_the_hash_is_that_of_what_was_stored(void **state) {
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the race is the point */
+#endif
+    static struct scribbler scribbler;
+    static _Alignas(64) uint8_t to[SEL_CHECKSUM_BLOCK + 64];
+    static const size_t sizes[] = {SEL_CHECKSUM_BLOCK, 4000, 600, 100};
+    const struct sel_xxh3 *list[4];
+    size_t count = backends(list);
+    assert_int_equal(pthread_create(&scribbler.thread, NULL, scribble, &scribbler), 0);
+    for (size_t b = 0; b < count; b++)
+        for (unsigned i = 0; i < 40000; i++) {
+            size_t bytes = sizes[i % SEL_COUNT(sizes)], offset = i % 7 ? i % 64 : 0;
+            uint64_t got, stored;
+            list[b]->copy_plane(&got, to + offset, scribbler.block, bytes, NULL);
+            sel_xxh3_portable.plane(&stored, to + offset, bytes);
+            if (got != stored) {
+                __atomic_store_n(&scribbler.stop, true, __ATOMIC_RELAXED);
+                pthread_join(scribbler.thread, NULL);
+                fail_msg("%s: %zu bytes to an address %zu off a line, copy %u: hash %#lx, stored %#lx", list[b]->name,
+                         bytes, offset, i, (unsigned long)got, (unsigned long)stored);
+            }
+        }
+    __atomic_store_n(&scribbler.stop, true, __ATOMIC_RELAXED);
+    pthread_join(scribbler.thread, NULL);
+}
+
 static void test_the_best_backend_is_chosen(void **state) {
     (void)state;
     const struct sel_xxh3 *list[4];
@@ -178,9 +226,13 @@ static void test_the_best_backend_is_chosen(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_checksums),    cmocka_unit_test(test_golden_hashes),
-        cmocka_unit_test(test_backends_agree),      cmocka_unit_test(test_hash64_backends_agree),
-        cmocka_unit_test(test_a_flipped_bit_shows), cmocka_unit_test(test_the_best_backend_is_chosen),
+        cmocka_unit_test(test_golden_checksums),
+        cmocka_unit_test(test_golden_hashes),
+        cmocka_unit_test(test_backends_agree),
+        cmocka_unit_test(test_hash64_backends_agree),
+        cmocka_unit_test(test_a_flipped_bit_shows),
+        cmocka_unit_test(test_the_best_backend_is_chosen),
+        cmocka_unit_test(test_the_hash_is_that_of_what_was_stored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
