@@ -12,7 +12,9 @@
 
 void sel_lsm_poll(struct sel_lsm *lsm) {
     SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
-    if (!lsm->aborting) {
+    if (lsm->aborting)
+        sel_forward_poll(lsm);
+    else {
         sel_issue_deferred(lsm);
         sel_group_poll(lsm);
         sel_state_poll(lsm);
@@ -28,6 +30,8 @@ uint64_t sel_lsm_deadline_ns(const struct sel_lsm *lsm) {
     if (!sel_list_empty((struct sel_list *)&lsm->deferred))
         return 0;
     uint64_t deadline = SEL_MIN(sel_group_deadline_ns(lsm), sel_state_deadline_ns(lsm));
+    if (sel_forward_busy(lsm))
+        deadline = SEL_MIN(deadline, sel_mono_ns(lsm->config.clock) + SEL_NS_PER_MS);
     if (lsm->reclaim && !lsm->closing)
         deadline = SEL_MIN(deadline, lsm->reclaim_ns);
     return deadline;
@@ -35,7 +39,7 @@ uint64_t sel_lsm_deadline_ns(const struct sel_lsm *lsm) {
 
 static bool busy(const struct sel_lsm *lsm) {
     return !sel_list_empty((struct sel_list *)&lsm->inflight) || lsm->commit.active || lsm->works > 0 || lsm->probe ||
-           lsm->lane[0].making || lsm->lane[1].making;
+           lsm->lane[0].making || lsm->lane[1].making || sel_forward_busy(lsm);
 }
 
 static bool unjoined(const struct sel_lsm *lsm) {

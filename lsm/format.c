@@ -143,6 +143,14 @@ void sel_extent_seal(uint8_t *raw, uint32_t header_bytes) {
     sel_put_u64(raw + at, hash_without(raw, header_bytes, at));
 }
 
+void sel_extent_move(uint8_t *raw, const uint8_t *generation, uint32_t segment_id, uint64_t offset) {
+    memcpy(raw + offsetof(struct sel_extent_header_disk, generation), generation, SEL_GENERATION_BYTES);
+    sel_put_u32(raw + offsetof(struct sel_extent_header_disk, segment_id), segment_id);
+    sel_put_u64(raw + offsetof(struct sel_extent_header_disk, offset), offset);
+    sel_put_u32(raw + offsetof(struct sel_extent_header_disk, version), SEL_EXTENT_VERSION_2);
+    sel_extent_seal(raw, sel_get_u32(raw + offsetof(struct sel_extent_header_disk, header_bytes)));
+}
+
 void sel_extent_pack(uint8_t *raw, const struct sel_extent *extent, const struct sel_plane_run *runs,
                      const struct sel_key *page_keys, const uint64_t *sums) {
     struct sel_extent_header_disk disk;

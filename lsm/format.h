@@ -95,6 +95,8 @@ int sel_extent_unpack_v2(struct sel_extent *extent, const uint8_t *raw, struct s
 /* Writes a version 2 header; header_bytes of room. The arrays are in host order here. */
 void sel_extent_pack(uint8_t *raw, const struct sel_extent *extent, const struct sel_plane_run *runs,
                      const struct sel_key *page_keys, const uint64_t *sums);
+/* Gives a verified header another place; version 1 becomes version 2, which says the same with its mark not set. */
+void sel_extent_move(uint8_t *raw, const uint8_t *generation, uint32_t segment_id, uint64_t offset);
 /* Recomputes the header checksum of packed bytes. */
 void sel_extent_seal(uint8_t *raw, uint32_t header_bytes);
 

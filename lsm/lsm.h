@@ -72,7 +72,8 @@ struct sel_lsm_record {
 /* Called at open for each record in sequence order, so parents come first. Non-zero: refuse it (its parent is unknown,
  * ...); its space is then given back. `record` and its pointers live for the call only. */
 typedef int sel_lsm_visit(void *context, const struct sel_lsm_record *record, const struct sel_location *location);
-/* A record was copied forward: its location changed. */
+/* A record was copied forward: its location changed. When its copy turned out damaged instead, `to` is all zero and the
+ * store is removing the record; when only its row was, to->row is 0. */
 typedef void sel_lsm_moved(void *context, const struct sel_key *key, const struct sel_location *from,
                            const struct sel_location *to);
 
@@ -85,7 +86,8 @@ int sel_lsm_open(struct sel_lsm **out, const struct sel_lsm_config *config, sel_
  * be outstanding: they complete inside). Blocks. NULL-safe. Returns the first error; the store is freed all the same.
  */
 int sel_lsm_close(struct sel_lsm **lsm);
-/* Leaves as a crash would: nothing is committed or marked; waits only for I/O that touches the caller's memory. */
+/* Leaves as a crash would: nothing is committed or marked; waits only for I/O that touches the caller's memory. Finish
+ * and remove ops still outstanding complete inside with an error; writes and readers that are left are freed, too. */
 void sel_lsm_abort(struct sel_lsm **lsm);
 
 /* Drives disk, groups, space reclaim and probes; never blocks. */
@@ -168,6 +170,7 @@ struct sel_lsm_stats {
     uint64_t recycled_segments, punched_bytes, copied_forward_bytes;
     uint64_t write_errors, read_errors, sync_errors;
     uint64_t tail_bytes_read; /* by recovery: 0 after a clean stop */
+    uint64_t dropped_records; /* found damaged by copy forward; rows, too */
 };
 enum sel_lsm_state sel_lsm_state(const struct sel_lsm *lsm);
 void sel_lsm_get_stats(const struct sel_lsm *lsm, struct sel_lsm_stats *stats);

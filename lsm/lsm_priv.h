@@ -75,6 +75,8 @@ struct sel_segment {
     bool punch_all;     /* since opening: look at every dead block */
     bool working;       /* work_io is in use */
     bool syncing;
+    bool blocked;    /* dead blocks could not be punched because of readers */
+    bool unmovable;  /* copy forward failed on it */
     bool committing; /* its entry is in the transaction under way */
     char name[24];
     uint8_t generation[SEL_GENERATION_BYTES];
@@ -258,7 +260,10 @@ struct sel_lsm {
     uint64_t catalog_bytes;
     uint64_t open_values; /* catalogue values that writes not yet committed will need */
     bool pressed;         /* begin found no room */
+    uint64_t blocked[2];  /* the segments that it would have needed */
+    bool look_forward;    /* ... that forward.c should */
     bool reclaim;         /* something changed that reclaim.c should look at */
+    uint64_t forward_ns;  /* no copy forward before */
     uint64_t reclaim_ns;  /* not before, after a failure */
 
     struct sel_list writes, deferred, group;
@@ -334,7 +339,7 @@ int sel_make_segment(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes);
 uint64_t sel_space_catalog(const struct sel_lsm *lsm); /* the file and what it may grow by */
 bool sel_space_room(const struct sel_lsm *lsm, uint64_t bytes);
 /* The segment in which an extent of so many bytes fits; E_RETRY, E_NOSPACE. Reserving takes it. */
-int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, struct sel_segment **out);
+int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy, struct sel_segment **out);
 void sel_space_reserve(struct sel_part *part, struct sel_segment *segment);
 bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_t row_bytes);
 
@@ -346,6 +351,9 @@ int sel_write_start(struct sel_lsm *lsm, struct sel_lsm_write *write); /* reserv
 void sel_write_fail(struct sel_lsm_write *write, int error);
 void sel_write_try_join(struct sel_lsm_write *write);
 void sel_write_settle(struct sel_lsm_write *write); /* posts the finish op of a failed write whose I/O is over */
+int sel_write_for_copy(struct sel_lsm *lsm, const struct sel_extent *e, struct sel_move *move,
+                       struct sel_segment *segment, struct sel_lsm_write **out);
+void sel_write_finish_copy(struct sel_lsm_write *write, const struct sel_extent *old);
 void sel_write_buffers_put(struct sel_lsm_write *write);
 void sel_write_fail_all(struct sel_lsm *lsm, int error);
 void sel_write_free_all(struct sel_lsm *lsm);
@@ -376,6 +384,7 @@ void sel_forward_poll(struct sel_lsm *lsm);
 void sel_forward_removed(struct sel_lsm *lsm, const struct sel_location *location);
 void sel_forward_change(struct sel_lsm *lsm, struct sel_lsm_write *write, struct sel_record_entry *entry);
 void sel_forward_committed(struct sel_lsm *lsm, struct sel_lsm_write *write);
+bool sel_forward_busy(const struct sel_lsm *lsm);
 void sel_forward_stop(struct sel_lsm *lsm);
 
 /* state.c */

@@ -15,7 +15,11 @@ static void free_reader(struct sel_lsm_reader **pointer) {
     sel_list_remove(&reader->all_link);
     if (reader->acquired)
         sel_segment_release(reader->segment);
-    reader->lsm->reclaim = true;
+    if (reader->segment) {
+        reader->segment->dirty |= reader->segment->blocked;
+        reader->segment->blocked = false;
+        sel_segment_account(reader->segment);
+    }
     sel_buffer_put(reader->lsm, &reader->header);
     free(reader->runs);
     free(reader->sums);

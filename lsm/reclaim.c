@@ -22,14 +22,25 @@ static void work_over(struct sel_segment *segment) {
     sel_segment_account(segment);
 }
 
-static bool read_by_anyone(const struct sel_segment *segment, uint32_t block, uint32_t count) {
-    uint64_t from = (uint64_t)block * SEL_DISK_BLOCK, to = from + (uint64_t)count * SEL_DISK_BLOCK;
-    SEL_LIST_FOR_EACH(at, (struct sel_list *)&segment->readers) {
-        const struct sel_lsm_reader *reader = SEL_LIST_ENTRY(at, struct sel_lsm_reader, link);
-        if (reader->offset < to && reader->offset + reader->extent_bytes > from)
-            return true;
+/* The part of [*from, *to) blocks that comes first and has no reader on it; false: there is none, *to is where to go on.
+ */
+static bool unread_part(const struct sel_segment *segment, uint32_t *from, uint32_t *to) {
+    bool moved = true;
+    while (moved && *from < *to) {
+        moved = false;
+        SEL_LIST_FOR_EACH(at, (struct sel_list *)&segment->readers) {
+            const struct sel_lsm_reader *reader = SEL_LIST_ENTRY(at, struct sel_lsm_reader, link);
+            uint32_t start = (uint32_t)(reader->offset / SEL_DISK_BLOCK);
+            uint32_t end = start + (uint32_t)(reader->extent_bytes / SEL_DISK_BLOCK);
+            if (start > *from && start < *to) {
+                *to = start;
+            } else if (start <= *from && end > *from) {
+                *from = end;
+                moved = true;
+            }
+        }
     }
-    return false;
+    return *from < *to;
 }
 
 static bool is_dead(const struct sel_segment *segment, uint32_t block) {
@@ -48,12 +59,15 @@ static bool next_run(struct sel_segment *segment) {
         uint32_t end = at;
         while (end < segment->blocks && is_dead(segment, end))
             end++;
-        segment->work_block = at;
-        segment->work_count = end - at;
-        if (!read_by_anyone(segment, at, end - at))
+        uint32_t whole = end;
+        if (unread_part(segment, &at, &end)) {
+            segment->blocked |= end < whole;
+            segment->work_block = at;
+            segment->work_count = end - at;
             return true;
-        segment->dirty = true;
-        at = end;
+        }
+        segment->blocked = true; /* looked at again when the reader is gone */
+        at = SEL_MAX(at, end);
     }
 }
 

@@ -97,6 +97,17 @@ int sel_segment_resize(struct sel_segment *segment, uint64_t bytes) {
     return 0;
 }
 
+/* Dead bytes that readers are still on. */
+static uint64_t read_dead(const struct sel_segment *segment) {
+    uint64_t bytes = 0;
+    SEL_LIST_FOR_EACH(at, (struct sel_list *)&segment->readers) {
+        const struct sel_lsm_reader *reader = SEL_LIST_ENTRY(at, struct sel_lsm_reader, link);
+        if (!sel_bits_any(segment->live, (uint32_t)(reader->offset / SEL_DISK_BLOCK), 1))
+            bytes += reader->extent_bytes;
+    }
+    return bytes;
+}
+
 /* Space that comes back without anybody removing anything more. */
 static uint64_t reclaimable(const struct sel_segment *segment, uint64_t live, uint64_t dead) {
     const struct sel_lsm *lsm = segment->lsm;
@@ -105,7 +116,9 @@ static uint64_t reclaimable(const struct sel_segment *segment, uint64_t live, ui
     if (segment->state != SEL_SEALED)
         return 0;
     if (live == 0)
-        return segment->allocated;
+        return sel_list_empty((struct sel_list *)&segment->readers) ? segment->allocated : 0;
+    uint64_t held = read_dead(segment);
+    dead = dead > held ? dead - held : 0;
     bool forward = live < segment->bytes / 4;
     return lsm->no_punch && !forward ? 0 : dead;
 }
@@ -117,7 +130,7 @@ static void replace(uint64_t *total, uint64_t *counted, uint64_t now) {
 
 void sel_segment_account(struct sel_segment *segment) {
     struct sel_lsm *lsm = segment->lsm;
-    lsm->reclaim = true;
+    lsm->reclaim = lsm->look_forward = true;
     uint64_t used = ((uint64_t)segment->live_blocks + segment->pending_blocks) * SEL_DISK_BLOCK;
     uint64_t live = (uint64_t)segment->live_blocks * SEL_DISK_BLOCK;
     uint64_t dead = 0;

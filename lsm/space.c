@@ -3,7 +3,8 @@
  * The limit [D6]. Charged are: what every file of a segment takes on the device, segments from the future included (a
  * segment being made or written counts with its full size), the catalogue's file, and what that file may grow by for
  * the writes and removals that are on their way. A segment is made, and a write begins, only if all of it stays within
- * the limit; so no other step has to look at it.
+ * the limit; so no other step has to look at it. A write takes a ready segment only if another one of each kind lies
+ * ready or has room: that is what copy forward needs to make room where holes cannot be punched.
  */
 #include "lsm/lsm_priv.h"
 
@@ -54,13 +55,44 @@ static struct sel_segment *find_ready(struct sel_lane *lane, uint64_t bytes) {
     return NULL;
 }
 
-int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, struct sel_segment **out) {
+/* A segment of each kind is to lie ready, or at least to have room: what that still takes, when the ready one of lane
+ * `taken` (or -1) is not counted. */
+static uint64_t ahead_missing(const struct sel_lsm *lsm, int taken) {
+    uint64_t missing = 0;
+    unsigned spares = lsm->spare_count;
+    for (int kind = 0; kind < 2; kind++) {
+        const struct sel_lane *lane = &lsm->lane[kind];
+        bool ready = !sel_list_empty((struct sel_list *)&lane->ready);
+        bool more = ready && lane->ready.next != lane->ready.prev;
+        if (lane->making || (kind == taken ? more : ready))
+            continue;
+        if (spares > 0)
+            spares--;
+        else
+            missing += lsm->segment_bytes + SEL_SEGMENT_OVERHEAD;
+    }
+    return missing;
+}
+
+/* Where holes cannot be punched, even the open segment is left to copies while there is no room ahead. */
+static bool may_take(const struct sel_lsm *lsm, const struct sel_segment *segment) {
+    if (segment != lsm->lane[segment->kind].open)
+        return sel_space_room(lsm, ahead_missing(lsm, segment->kind));
+    return !lsm->no_punch || sel_space_room(lsm, ahead_missing(lsm, -1));
+}
+
+int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy, struct sel_segment **out) {
     struct sel_lane *lane = &lsm->lane[kind];
     lane->used = true;
     *out = fits(lane->open, bytes) ? lane->open : find_ready(lane, bytes);
+    uint64_t want = segment_for(lsm, bytes);
+    if (*out && !copy && !may_take(lsm, *out)) {
+        lsm->blocked[kind] = want + SEL_SEGMENT_OVERHEAD;
+        *out = NULL;
+        return SELENE_E_NOSPACE;
+    }
     if (*out)
         return 0;
-    uint64_t want = segment_for(lsm, bytes);
     int rc = sel_make_segment(lsm, kind, want);
     if (rc == 0) {
         /* What is being made may have been asked for by a smaller one. */
@@ -68,7 +100,9 @@ int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, struct sel
             lane->demand = want;
         return SELENE_E_RETRY;
     }
-    if (rc == SELENE_E_NOSPACE && lane->open)
+    if (rc == SELENE_E_NOSPACE && !copy)
+        lsm->blocked[kind] = want + SEL_SEGMENT_OVERHEAD;
+    if (rc == SELENE_E_NOSPACE && !copy && lane->open && !lsm->no_punch)
         sel_segment_seal(lane->open); /* its tail is room, too */
     return rc;
 }
@@ -102,21 +136,6 @@ void sel_space_reserve(struct sel_part *part, struct sel_segment *segment) {
         sel_segment_account(segment);
 }
 
-/* A segment of each kind is to lie ready, or at least to have room. */
-static uint64_t ahead_missing(const struct sel_lsm *lsm) {
-    uint64_t missing = 0;
-    unsigned spares = lsm->spare_count;
-    for (int kind = 0; kind < 2; kind++) {
-        if (lsm->lane[kind].making || !sel_list_empty((struct sel_list *)&lsm->lane[kind].ready))
-            continue;
-        if (spares > 0)
-            spares--;
-        else
-            missing += lsm->segment_bytes + SEL_SEGMENT_OVERHEAD;
-    }
-    return missing;
-}
-
 uint64_t sel_lsm_shortage(const struct sel_lsm *lsm, uint64_t bytes) {
     SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
     uint64_t limit = lsm->config.limit_bytes;
@@ -128,10 +147,11 @@ uint64_t sel_lsm_shortage(const struct sel_lsm *lsm, uint64_t bytes) {
         extra = (bytes - left + lsm->segment_bytes - 1) / lsm->segment_bytes;
         extra *= lsm->segment_bytes + SEL_SEGMENT_OVERHEAD;
     }
+    extra = SEL_MAX(extra, lsm->blocked[0] + lsm->blocked[1]);
     uint64_t spares = 0;
     SEL_LIST_FOR_EACH(at, (struct sel_list *)&lsm->spare)
     spares += SEL_LIST_ENTRY(at, struct sel_segment, link)->allocated;
-    uint64_t need = lsm->allocated_bytes + sel_space_catalog(lsm) + VALUE_GROWTH + ahead_missing(lsm) + extra;
+    uint64_t need = lsm->allocated_bytes + sel_space_catalog(lsm) + VALUE_GROWTH + ahead_missing(lsm, -1) + extra;
     uint64_t coming = lsm->reclaimable_bytes - spares + lsm->removal_bytes;
     need = need > coming ? need - coming : 0;
     return need > limit ? sel_align_up(need - limit, SEL_DISK_BLOCK) : 0;

@@ -151,7 +151,7 @@ static int reserve(struct sel_lsm_write *write) {
     int rc = sel_space_room(lsm, 0) ? 0 : SELENE_E_NOSPACE;
     for (uint8_t i = 0; i < 2 && !rc; i++)
         if (bytes[i])
-            rc = sel_space_find(lsm, i, bytes[i], &segment[i]);
+            rc = sel_space_find(lsm, i, bytes[i], false, &segment[i]);
     if (rc)
         return rc;
     for (int i = 0; i < 2; i++)
@@ -168,8 +168,10 @@ int sel_write_start(struct sel_lsm *lsm, struct sel_lsm_write *write) {
     if (rc == SELENE_E_NOSPACE && !lsm->pressed) {
         lsm->pressed = true;
         sel_lsm_flush(lsm);
-    } else if (rc == 0)
+    } else if (rc == 0) {
         lsm->pressed = false;
+        lsm->blocked[0] = lsm->blocked[1] = 0;
+    }
     return rc;
 }
 
@@ -333,6 +335,42 @@ void sel_lsm_write_free(struct sel_lsm_write **pointer) {
     SEL_CHECK((*pointer)->op == NULL &&
               ((*pointer)->state == SEL_WRITE_COMMITTED || (*pointer)->state == SEL_WRITE_FAILED));
     free_write(pointer);
+}
+
+/* A write that carries one extent of a committed record to another segment. */
+int sel_write_for_copy(struct sel_lsm *lsm, const struct sel_extent *e, struct sel_move *move,
+                       struct sel_segment *segment, struct sel_lsm_write **out) {
+    struct sel_lsm_write *write = new_write(lsm);
+    if (write == NULL)
+        return SELENE_E_NOMEM;
+    struct sel_part *part = &write->part[e->kind];
+    write->move = move;
+    write->record.page_key_count = e->page_key_count;
+    part->header_bytes = e->header_bytes;
+    part->data_bytes = e->extent_bytes - e->header_bytes;
+    part->sum_count = e->sum_count;
+    part->replicated = e->replicated;
+    part->header = sel_buffer_get(lsm, e->header_bytes);
+    if (part->header == NULL) {
+        free_write(&write);
+        return SELENE_E_NOMEM;
+    }
+    sel_space_reserve(part, segment);
+    write->sequence = e->pages_sequence;
+    lsm->open_values += 1 + sel_keys_parts(e->page_key_count);
+    sel_list_add_tail(&lsm->writes, &write->link);
+    *out = write;
+    return 0;
+}
+
+void sel_write_finish_copy(struct sel_lsm_write *write, const struct sel_extent *old) {
+    struct sel_part *part = &write->part[old->kind];
+    write->finished = true;
+    write->state = SEL_WRITE_FINISHED;
+    memcpy(part->header, old->runs - sizeof(struct sel_extent_header_disk), old->header_bytes);
+    sel_extent_move(part->header, part->segment->generation, part->segment->id, part->offset);
+    sel_issue_part(part);
+    sel_write_try_join(write);
 }
 
 void sel_write_fail_all(struct sel_lsm *lsm, int error) {

@@ -115,7 +115,8 @@ static int visit(void *context, const struct sel_lsm_record *record, const struc
     struct rig_seen *seen = &rig->seen[rig->seen_count++];
     *seen = (struct rig_seen){.id = id, .record = *record, .location = *location};
     seen->keys = malloc((record->page_key_count + 1) * sizeof *seen->keys);
-    memcpy(seen->keys, record->page_keys, record->page_key_count * sizeof *seen->keys);
+    if (record->page_key_count)
+        memcpy(seen->keys, record->page_keys, record->page_key_count * sizeof *seen->keys);
     seen->record.page_keys = seen->keys;
     return 0;
 }
@@ -125,6 +126,8 @@ static void moved(void *context, const struct sel_key *key, const struct sel_loc
     struct rig *rig = context;
     struct rig_seen *seen = rig_find_seen(rig, id_of(key));
     rig->moved++;
+    if (rig->on_moved)
+        rig->on_moved(rig, id_of(key), to);
     if (seen) {
         assert_int_equal(seen->location.sequence, from->sequence);
         seen->location = *to;
@@ -243,7 +246,7 @@ static uint64_t share_seed(const struct rig_record *record, bool row, uint32_t p
     return sel_mix64(record->id) ^ ((uint64_t)row << 60) ^ ((uint64_t)piece << 40) ^ ((uint64_t)rank << 32);
 }
 
-static uint64_t page_sum(const struct sel_layout *layout, const uint8_t *share) {
+uint64_t rig_page_sum(const struct sel_layout *layout, const uint8_t *share) {
     uint64_t *hashes = malloc((layout->page_blocks + 1) * 8), *at = hashes;
     for (uint32_t p = 0; p < layout->desc.plane_count; p++) {
         sel_checksum_plane(at, share + layout->plane_offset[p], layout->desc.planes[p].bytes);
@@ -296,7 +299,7 @@ static void *make_part(const struct rig *rig, const struct rig_record *record, b
     *sums = malloc((shape.sums + 1) * 8);
     for (uint32_t i = 0; i < shape.sums; i++)
         (*sums)[i] = row ? row_sum(rig->layout, memory, shape.ranks, i)
-                         : page_sum(rig->layout, (uint8_t *)memory + i * rig->layout->share_bytes);
+                         : rig_page_sum(rig->layout, (uint8_t *)memory + i * rig->layout->share_bytes);
     return memory;
 }
 
@@ -391,7 +394,10 @@ static void compare_part(struct rig *rig, const struct rig_record *record, const
     uint8_t *want = make_part(rig, record, row, &want_sums);
     assert_int_equal(sum_count, shape.sums);
     assert_memory_equal(sums, want_sums, shape.sums * 8);
-    assert_memory_equal(data, want, shape.bytes);
+    /* All but padding, which is nobody's [I2]. */
+    for (uint32_t i = 0; i < shape.sums; i++)
+        assert_true(want_sums[i] == (row ? row_sum(rig->layout, data, shape.ranks, i)
+                                         : rig_page_sum(rig->layout, data + i * rig->layout->share_bytes)));
     free(want);
     free(want_sums);
 }

@@ -64,6 +64,7 @@ struct rig {
     struct rig_seen *seen;
     size_t seen_count;
     unsigned moved;
+    void (*on_moved)(struct rig *rig, uint64_t id, const struct sel_location *to);
     int refuse_all; /* the visitor's answer, when not 0 */
 };
 
@@ -105,6 +106,8 @@ int rig_remove(struct rig *rig, const struct sel_location *location);
 struct rig_seen *rig_find_seen(struct rig *rig, uint64_t id);
 /* Reads back all that the visitor heard of. */
 void rig_verify_seen(struct rig *rig);
+/* The checksum of one share of a page. */
+uint64_t rig_page_sum(const struct sel_layout *layout, const uint8_t *share);
 /* What the directory takes on the device. */
 uint64_t rig_directory_bytes(const struct rig *rig);
 /* The accounts are right. */
