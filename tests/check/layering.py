@@ -33,6 +33,7 @@ OUTSIDE = {
     "liburing": "lsm/disk_uring.c",
     "jansson.h": "cli/json.c",
     "cmocka.h": "tests/lib/test.h",
+    "rocksdb/": "tools/bench/bench_rocksdb.c",
 }
 SYSTEM_FOLDERS = ("sys/", "linux/", "asm/", "arpa/", "netinet/", "net/", "sanitizer/", "valgrind/")
 SYSTEM = set("""assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Group `index`: the prefix tree in memory with --records records, conversations of 130,050 tokens with a
+ * Group `index`, first part: the prefix tree in memory with --records records, conversations of 130,050 tokens with a
  * record a turn (bench_tree.h). Look-ups are timed one by one, each for another conversation, so that the caches hold
- * little of what it needs; keys are known beforehand [P6]. Bytes a record: P10.
+ * little of what it needs; keys are known beforehand [P6]. Bytes a record: P10. The second part
+ * opens a store (bench_open.c).
  */
-#include "tools/bench/bench.h"
+#include "tools/bench/bench_open.h"
 #include "tools/bench/bench_tree.h"
 
 #include "base/check.h"
@@ -208,5 +209,5 @@ int bench_index(struct bench *bench, struct selene_message *message) {
     if (rc)
         (void)sel_fail(message, rc, "index: the tree: %s", sel_error_text(rc));
     fell_forest(&forest);
-    return rc;
+    return rc ? rc : bench_open(bench, message);
 }
