@@ -246,6 +246,8 @@ int sel_prefix_truncate(struct sel_prefix *prefix, uint64_t tokens) {
 
 uint64_t sel_prefix_tokens(const struct sel_prefix *prefix) { return prefix->tokens; }
 
+uint32_t sel_prefix_page_tokens(const struct sel_prefix *prefix) { return prefix->page_tokens; }
+
 const uint8_t *sel_prefix_namespace(const struct sel_prefix *prefix) { return prefix->ns; }
 
 const struct sel_key *sel_prefix_page_key(const struct sel_prefix *prefix, uint32_t page) {

@@ -49,6 +49,7 @@ int sel_prefix_append_hashes(struct sel_prefix *prefix, const uint8_t (*hashes)[
 int sel_prefix_truncate(struct sel_prefix *prefix, uint64_t tokens);
 
 uint64_t sel_prefix_tokens(const struct sel_prefix *prefix);
+uint32_t sel_prefix_page_tokens(const struct sel_prefix *prefix);
 const uint8_t *sel_prefix_namespace(const struct sel_prefix *prefix);
 /* K_page: 0 .. tokens / P. Valid until the prefix is next changed. */
 const struct sel_key *sel_prefix_page_key(const struct sel_prefix *prefix, uint32_t page);

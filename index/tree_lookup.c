@@ -122,7 +122,8 @@ static bool begin(struct lookup *lookup, const struct sel_tree *tree, const stru
                   uint64_t limit_tokens) {
     int ns = sel_tree_find_namespace(tree, sel_prefix_namespace(prefix));
 
-    if (ns < 0)
+    /* The tree has the page size from whoever came first, which may be a record on a damaged disk. */
+    if (ns < 0 || tree->namespaces[ns].page_tokens != sel_prefix_page_tokens(prefix))
         return false;
     *lookup = (struct lookup){.tree = tree,
                               .prefix = prefix,

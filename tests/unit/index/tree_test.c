@@ -152,6 +152,27 @@ static void bad_specs_are_refused(void **state) {
     sel_prefix_destroy(&other);
 }
 
+/* [D8] A record on disk claims our namespace with smaller pages, and it is the first that the tree sees. */
+static void a_lie_about_the_page_size_matches_nothing(void **state) {
+    (void)state;
+    struct sel_prefix *prefix = prefix_of(f.layout, 12, 0, 0);
+    struct sel_key keys[3] = {*sel_prefix_page_key(prefix, 1), {{1}}, {{2}}};
+    struct sel_node_spec spec = {.ns = f.layout->ns,
+                                 .page_tokens = P / 2,
+                                 .tokens = 3 * P / 2,
+                                 .key = keys[2],
+                                 .page_keys = keys,
+                                 .page_key_count = 3};
+    struct sel_node *node;
+
+    assert_ok(sel_tree_insert(f.tree, &spec, &node));
+    assert_ok(sel_tree_add_to(f.tree, node, SEL_TIER_DISK, false));
+    for (int has_rows = 0; has_rows < 2; has_rows++)
+        assert_null(sel_tree_longest(f.tree, prefix, UINT64_MAX, has_rows, NULL, NULL).node);
+    assert_null(sel_tree_ancestor(f.tree, prefix, UINT64_MAX));
+    sel_prefix_destroy(&prefix);
+}
+
 static void too_many_tokens_are_refused(void **state) {
     (void)state;
     uint32_t count = SEL_PREFIX_TOKENS_MAX / SELENE_PAGE_TOKENS_MAX;
@@ -392,6 +413,7 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(bad_specs_are_refused),
+        TEST(a_lie_about_the_page_size_matches_nothing),
         TEST(too_many_tokens_are_refused),
         TEST(many_records_share_pages),
         TEST(a_root_with_many_children),
