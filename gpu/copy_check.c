@@ -7,8 +7,6 @@
 
 #include <stdint.h>
 
-#define ITEMS_MAX (SIZE_MAX / 64 / SELENE_RANKS_MAX) /* so that items times ranks times a few bytes cannot overflow */
-
 static bool slot_is_good(const struct sel_copy_item *item) {
     return item->slot != NULL && (uintptr_t)item->slot % SEL_BLOCK_BYTES == 0;
 }
@@ -59,7 +57,7 @@ int sel_copy_check(const struct sel_layout *layout, const struct sel_copy *copy)
         return SELENE_E_UNSUPPORTED;
     if (copy->item_count == 0)
         return 0;
-    if (copy->items == NULL || copy->item_count > ITEMS_MAX)
+    if (copy->items == NULL || copy->item_count > SEL_COPY_ITEMS_MAX)
         return SELENE_E_INVALID;
     return copy->row ? check_row(layout, copy) : check_pages(layout, copy);
 }

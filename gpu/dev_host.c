@@ -88,7 +88,7 @@ static int run_job(struct sel_job *job) {
 static void finish(struct host_device *self, struct sel_copy *copy, int result, bool ran) {
     free(copy->priv.state);
     copy->priv.state = NULL;
-    if (!ran && copy->items)
+    if (!ran && copy->items && copy->item_count <= SEL_COPY_ITEMS_MAX)
         for (size_t i = 0; i < copy->item_count; i++)
             copy->items[i].result = result;
     sel_ready_post(self->ready, &copy->op, result);
@@ -114,7 +114,8 @@ static struct host_run *run_create(struct host_device *self, struct sel_copy *co
     const struct sel_layout *layout = self->host.layout;
     size_t units = copy->item_count * layout->desc.rank_count;
     size_t job_limit = (size_t)sel_workers_count(self->workers) * JOBS_A_WORKER;
-    size_t least = (size_t)((JOB_BYTES_MIN + unit_bytes(layout, copy) - 1) / unit_bytes(layout, copy));
+    uint64_t unit = SEL_MAX(unit_bytes(layout, copy), UINT64_C(1)); /* no items of a row that the layout lacks: 0 */
+    size_t least = (size_t)((JOB_BYTES_MIN + unit - 1) / unit);
     size_t each = SEL_MAX((units + job_limit - 1) / job_limit, least);
     size_t jobs = (units + each - 1) / each;
     size_t hashes = copy->row ? 0 : layout->page_blocks;

@@ -132,6 +132,13 @@ static void test_nothing_to_copy(void **state) {
     assert_ok(world_copy(&world));
     assert_string_equal(world.device->ops->name(world.device), "host");
     world_destroy(&world);
+    struct selene_layout without = small;
+    without.row_bytes = 0;
+    world_create_with(&world, 4, 0, &without);
+    world_prepare(&world, SEL_COPY_IN, NULL, 0);
+    world.copy.row = true;
+    assert_ok(world_copy(&world));
+    world_destroy(&world);
 }
 
 static struct world checked;
@@ -179,6 +186,9 @@ static void test_bad_pages_are_refused(void **state) {
     prepare_page();
     checked.copy.item_count = SIZE_MAX / 2;
     checked.copy.items = NULL;
+    assert_int_equal(world_copy(&checked), SELENE_E_INVALID);
+    prepare_page();
+    checked.copy.item_count = SIZE_MAX / 2; /* of which only one is there */
     assert_int_equal(world_copy(&checked), SELENE_E_INVALID);
     prepare_page();
     assert_ok(world_copy(&checked)); /* and unchanged it is fine */
