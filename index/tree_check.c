@@ -134,14 +134,14 @@ static bool hangs_where_it_belongs(const struct sel_tree *tree, const struct sel
 }
 
 /* All mid-page nodes of one length. */
-static int check_same_tail(struct check *check, uint32_t first, const struct sel_identity *holder) {
-    uint32_t tokens = sel_node_at(check->tree, first)->tokens, previous = 0;
+static int check_same_tail(struct check *check, uint32_t first, uint32_t ref, const struct sel_identity *holder) {
+    uint32_t tokens = sel_node_at(check->tree, first)->tokens, previous = 0, k0 = holder->tokens == 0 ? ref : 0;
 
     for (uint32_t number = first; number != 0;) {
         const struct sel_node *node = sel_node_at(check->tree, number);
         FAIL_UNLESS(check,
                     node->tokens == tokens && node->ns == holder->ns && node->place[PLACE_SAME_TAIL_PREV] == previous &&
-                        (number == first || node->place[PLACE_TAIL_PREV] == 0) &&
+                        (number == first || (node->place[PLACE_TAIL_PREV] == 0 && node->place[PLACE_TAIL_K0] == k0)) &&
                         hangs_where_it_belongs(check->tree, node, holder),
                     "mid-page node at %" PRIu32 " tokens hangs wrongly under %" PRIu32, node->tokens, holder->tokens);
         check->tails++;
@@ -161,7 +161,7 @@ static int check_tails(struct check *check, uint32_t ref) {
         FAIL_UNLESS(check,
                     node->tokens < limit && node->tokens > holder.tokens && node->place[PLACE_TAIL_PREV] == previous,
                     "tail at %" PRIu32 " tokens is out of order under %" PRIu32, node->tokens, holder.tokens);
-        int rc = check_same_tail(check, number, &holder);
+        int rc = check_same_tail(check, number, ref, &holder);
         if (rc != 0)
             return rc;
         limit = node->tokens;

@@ -35,6 +35,7 @@ enum {
     PLACE_SAME_PAGE = 2,
     PLACE_SAME_PAGE_PREV = 3,
     PLACE_TAIL_NEXT = 1, /* mid-page node: the next shorter tail */
+    PLACE_TAIL_K0 = 1,   /* of one behind another of its length: the ref of K0 when it hangs under that, else 0 */
     PLACE_TAIL_PREV = 2, /* 0: hangs behind another of its length */
     PLACE_SAME_TAIL = 3,
     PLACE_SAME_TAIL_PREV = 4

@@ -5,10 +5,11 @@
 #include "index/tree_priv.h"
 
 /* Hangs `node` behind `other`, which has the same length. */
-static void add_same(struct sel_tree *tree, uint32_t other, struct sel_node *node) {
+static void add_same(struct sel_tree *tree, uint32_t holder, uint32_t other, struct sel_node *node) {
     uint32_t number = sel_node_number(node);
     uint32_t *before = sel_ref_place(tree, other);
 
+    node->place[PLACE_TAIL_K0] = sel_ref_owner(tree, holder) == NULL ? holder : 0;
     node->place[PLACE_SAME_TAIL] = before[PLACE_SAME_TAIL];
     node->place[PLACE_SAME_TAIL_PREV] = other;
     if (before[PLACE_SAME_TAIL] != 0)
@@ -33,7 +34,7 @@ void sel_tree_tail_add(struct sel_tree *tree, uint32_t holder, struct sel_node *
         next = *link_before(tree, previous);
     }
     if (next != 0 && sel_node_at(tree, next)->tokens == node->tokens) {
-        add_same(tree, next, node);
+        add_same(tree, holder, next, node);
         return;
     }
     node->place[PLACE_TAIL_NEXT] = next;
