@@ -97,10 +97,22 @@ void sel_removals_step(selene_store *store) {
         return;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
-        if (removal->failed) {
+        if (removal->failed && removal->location.sequence == 0) {
+            sel_list_remove(&removal->link); /* given up by the record store itself */
+            free(removal);
+        } else if (removal->failed) {
             removal->failed = false;
             sel_lsm_remove(store->lsm, &removal->location, &removal->op);
         }
+    }
+}
+
+/* One that failed and waits may have been copied forward meanwhile. */
+void sel_removals_moved(selene_store *store, const struct sel_location *from, const struct sel_location *to) {
+    SEL_LIST_FOR_EACH(link, &store->removals) {
+        struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
+        if (removal->failed && removal->location.sequence == from->sequence)
+            removal->location = *to;
     }
 }
 
@@ -110,18 +122,23 @@ void sel_removals_free(selene_store *store) {
         free(SEL_LIST_ENTRY(link, struct sel_removal, link));
 }
 
-void sel_disk_detach(selene_store *store, struct sel_node *node) {
+static void remove_from_disk(selene_store *store, const struct sel_location *location) {
     struct sel_removal *removal = calloc(1, sizeof *removal);
-    store->stats.held_bytes[SEL_TIER_DISK] -= sel_node_bytes(store, node, SEL_TIER_DISK);
     if (removal) {
         removal->store = store;
-        removal->location = node->disk;
+        removal->location = *location;
         sel_op_init(&removal->op, removal_done);
         sel_list_init(&removal->link);
         sel_list_add_tail(&store->removals, &removal->link);
     }
     /* Without memory for a second try the removal has one. */
-    sel_lsm_remove(store->lsm, &node->disk, removal ? &removal->op : NULL);
+    sel_lsm_remove(store->lsm, location, removal ? &removal->op : NULL);
+}
+
+void sel_disk_detach(selene_store *store, struct sel_node *node) {
+    store->stats.held_bytes[SEL_TIER_DISK] -= sel_node_bytes(store, node, SEL_TIER_DISK);
+    if (node->disk.pages) /* else the record store gave it up itself */
+        remove_from_disk(store, &node->disk);
     sel_tree_remove_from(store->tree, node, SEL_TIER_DISK);
     node->disk = (struct sel_location){0};
     node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW);

@@ -14,6 +14,8 @@ static void disk_steps(selene_store *store) {
         sel_streams_step(store);
     if (!sel_list_empty(&store->loads))
         sel_loads_step(store);
+    if (!sel_list_empty(&store->lost))
+        sel_recover_step(store);
     if (!sel_list_empty(&store->removals))
         sel_removals_step(store);
     if (!store->closing)

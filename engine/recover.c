@@ -47,22 +47,76 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
 }
 
 struct move {
-    const struct sel_key *key;
+    selene_store *store;
     const struct sel_location *from, *to;
+    bool lost;
 };
 
 static void move_one(void *context, struct sel_node *node) {
-    const struct move *move = context;
-    if (node->disk.sequence == move->from->sequence && node->tier[SEL_TIER_DISK].present &&
-        sel_key_equal(&node->key, move->key))
+    struct move *move = context;
+    struct selene_stats *stats = &move->store->stats;
+    if (!node->tier[SEL_TIER_DISK].present || node->disk.sequence != move->from->sequence)
+        return;
+    stats->held_bytes[SEL_TIER_DISK] -= sel_node_bytes(move->store, node, SEL_TIER_DISK);
+    if (move->to->sequence) {
+        if (node->disk.row && !move->to->row)
+            stats->checksum_failures[SEL_TIER_DISK]++;
         node->disk = *move->to;
+    } else {
+        /* Found damaged and given up: not read from now on, and dropped when that is safe (sel_recover_step). */
+        node->disk.pages = 0;
+        node->flags |= SEL_BAD_DISK;
+        stats->checksum_failures[SEL_TIER_DISK]++;
+        move->lost = true;
+    }
+    stats->held_bytes[SEL_TIER_DISK] += sel_node_bytes(move->store, node, SEL_TIER_DISK);
 }
+
+/* A record that the record store gave up, until the store's own step takes it up. */
+struct sel_lost {
+    struct sel_list link;
+    struct sel_key key;
+};
 
 void sel_recover_moved(void *context, const struct sel_key *key, const struct sel_location *from,
                        const struct sel_location *to) {
     selene_store *store = context;
-    struct move move = {key, from, to};
-    /* The lsm names neither namespace nor tokens, so the record is searched for. Copying forward is rare, and a search
-     * costs less than the copy did. */
-    sel_tree_visit(store->tree, move_one, &move);
+    struct move move = {store, from, to, false};
+    sel_tree_visit_key(store->tree, key, move_one, &move);
+    sel_removals_moved(store, from, to);
+    struct sel_lost *lost = move.lost ? malloc(sizeof *lost) : NULL;
+    if (!lost) /* without memory the record stays unread until a restore or a restart drops it */
+        return;
+    lost->key = *key;
+    sel_list_init(&lost->link);
+    sel_list_add_tail(&store->lost, &lost->link);
+}
+
+static void find_lost(void *context, struct sel_node *node) {
+    struct sel_node **found = context;
+    if (node->flags & SEL_BAD_DISK)
+        *found = node;
+}
+
+void sel_recover_step(selene_store *store) {
+    struct sel_list *link;
+    while ((link = sel_list_pop(&store->lost)) != NULL) {
+        struct sel_lost *lost = SEL_LIST_ENTRY(link, struct sel_lost, link);
+        struct sel_node *node = NULL;
+        sel_tree_visit_key(store->tree, &lost->key, find_lost, &node);
+        free(lost);
+        if (!node)
+            continue;
+        sel_memory_set_parked(store, node, true);
+        if (sel_node_tier(node, SEL_LSM_PAGES) < 0)
+            sel_doom(store, node);
+        else
+            sel_settle(store, node);
+    }
+}
+
+void sel_recover_free(selene_store *store) {
+    struct sel_list *link;
+    while ((link = sel_list_pop(&store->lost)) != NULL)
+        free(SEL_LIST_ENTRY(link, struct sel_lost, link));
 }

@@ -130,6 +130,7 @@ static void init_fields(selene_store *store, const struct selene_options *option
     sel_list_init(&store->loads);
     sel_list_init(&store->spills);
     sel_list_init(&store->removals);
+    sel_list_init(&store->lost);
     set_defaults(store);
 }
 

@@ -87,6 +87,7 @@ int sel_store_open_disk(selene_store *store, const struct sel_store_env *env, st
 void sel_store_close_disk(selene_store *store) {
     sel_spills_free(store);
     sel_removals_free(store);
+    sel_recover_free(store);
     if (store->own_catalog)
         store->own_catalog->ops->close(store->own_catalog);
     if (store->own_disk)

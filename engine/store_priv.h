@@ -109,7 +109,7 @@ struct selene_store {
     struct sel_list requests; /* in flight */
     uint32_t request_count;
     struct sel_list events; /* done, for the caller */
-    struct sel_list waiting_publishes, streaming, loads, spills, removals;
+    struct sel_list waiting_publishes, streaming, loads, spills, removals, lost;
     uint32_t load_count, spill_count;
     uint64_t spill_bytes, spill_slots;
     bool flush_wanted; /* somebody waits for slots that a commit would free */
@@ -144,6 +144,9 @@ uint64_t sel_store_use(selene_store *store); /* the next time of use */
 int sel_recover_visit(void *store, const struct sel_lsm_record *record, const struct sel_location *location);
 void sel_recover_moved(void *store, const struct sel_key *key, const struct sel_location *from,
                        const struct sel_location *to);
+/* Drops what the record store gave up while moving it. */
+void sel_recover_step(selene_store *store);
+void sel_recover_free(selene_store *store);
 
 /* ---- request.c ---- */
 /* Starts to count as in flight and takes a ticket. */
@@ -225,6 +228,7 @@ bool sel_memory_is_last(const selene_store *store);
 /* Removes the coldest records from disk until so many bytes can be written [D6]; false when nothing more can go. */
 bool sel_disk_make_room(selene_store *store, uint64_t bytes);
 void sel_removals_step(selene_store *store);
+void sel_removals_moved(selene_store *store, const struct sel_location *from, const struct sel_location *to);
 void sel_removals_free(selene_store *store);
 
 /* ---- publish.c, publish_stream.c ---- */

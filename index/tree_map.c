@@ -92,6 +92,15 @@ uint32_t sel_tree_map_find(const struct sel_tree *tree, const struct sel_identit
     return 0;
 }
 
+void sel_tree_visit_key(struct sel_tree *tree, const struct sel_key *key,
+                        void (*visit)(void *context, struct sel_node *node), void *context) {
+    uint32_t ref = *bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, key));
+
+    for (; ref != 0; ref = sel_ref_place(tree, ref)[PLACE_MAP_NEXT])
+        if (!(ref & SEL_REF_ENTRY) && sel_key_equal(key_of(tree, ref), key))
+            visit(context, sel_node_at(tree, ref));
+}
+
 void sel_tree_map_prefetch(const struct sel_tree *tree, const struct sel_key *key) {
     __builtin_prefetch(bucket_at(&tree->map, sel_tree_map_bucket(&tree->map, key)));
 }
