@@ -31,7 +31,7 @@ struct sel_forward {
     uint32_t id;
     uint64_t generation;
     uint8_t kind;
-    bool any; /* an extent was worth copying */
+    bool any;              /* an extent was worth copying */
     struct sel_list moves; /* written, not over */
     /* the extent being copied */
     uint8_t step;

@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rig of lsm_rig.h: edges, keys and bytes made of small numbers, and waiting.
+ */
 #include "tests/lib/lsm_rig.h"
 
 #include "base/bytes.h"
@@ -190,7 +193,7 @@ void rig_destroy(struct rig *rig) {
 void rig_turn(struct rig *rig, uint64_t ns) {
     sel_lsm_poll(rig->lsm);
     if (sel_ready_run(&rig->ready, 1000) == 0)
-        rig->disk->ops->wait(rig->disk, rig->kind == RIG_SIM ? 1 : SEL_NS_PER_MS / 4);
+        rig->disk->ops->wait(rig->disk, rig->kind == RIG_SIM ? SEL_NS_PER_MS / 5 : SEL_NS_PER_MS / 4);
     sel_ready_run(&rig->ready, 1000);
     sel_clock_manual_advance(&rig->clock, ns);
 }
