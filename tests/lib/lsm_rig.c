@@ -274,7 +274,7 @@ static uint64_t row_sum(const struct sel_layout *layout, const uint8_t *row, uin
     return sum;
 }
 
-static uint32_t page_count(const struct rig_record *record) {
+uint32_t rig_page_count(const struct rig_record *record) {
     return (record->tokens + RIG_PAGE_TOKENS - 1) / RIG_PAGE_TOKENS - record->parent_tokens / RIG_PAGE_TOKENS;
 }
 
@@ -286,13 +286,13 @@ struct shape {
 static struct shape shape_of(const struct rig *rig, const struct rig_record *record, bool row) {
     struct shape shape;
     shape.ranks = (row ? record->row_replicated : record->pages_replicated) ? 1 : rig->layout->desc.rank_count;
-    shape.pieces = row ? rig->layout->row_slots : page_count(record);
+    shape.pieces = row ? rig->layout->row_slots : rig_page_count(record);
     shape.sums = row ? shape.ranks : shape.ranks * shape.pieces;
     shape.bytes = (uint64_t)shape.pieces * shape.ranks * rig->layout->share_bytes;
     return shape;
 }
 
-static void *make_part(const struct rig *rig, const struct rig_record *record, bool row, uint64_t **sums) {
+void *rig_make_part(const struct rig *rig, const struct rig_record *record, bool row, uint64_t **sums) {
     struct shape shape = shape_of(rig, record, row);
     void *memory = NULL;
     assert_ok(posix_memalign(&memory, 4096, shape.bytes));
@@ -329,13 +329,13 @@ int rig_begin(struct rig *rig, struct rig_record *record, struct sel_lsm_write *
 }
 
 void rig_data(struct rig *rig, struct rig_record *record) {
-    record->pages = make_part(rig, record, false, &record->page_sums);
+    record->pages = rig_make_part(rig, record, false, &record->page_sums);
     record->page_iov = (struct iovec){record->pages, shape_of(rig, record, false).bytes};
     sel_op_init(&record->page_op, data_done);
     sel_lsm_write_data(record->write, SEL_LSM_PAGES, 0, &record->page_iov, 1, &record->page_op);
     if (!record->has_row)
         return;
-    record->row = make_part(rig, record, true, &record->row_sums);
+    record->row = rig_make_part(rig, record, true, &record->row_sums);
     record->row_iov = (struct iovec){record->row, shape_of(rig, record, true).bytes};
     sel_op_init(&record->row_op, data_done);
     sel_lsm_write_data(record->write, SEL_LSM_ROW, 0, &record->row_iov, 1, &record->row_op);
@@ -394,7 +394,7 @@ static void compare_part(struct rig *rig, const struct rig_record *record, const
                          const uint64_t *sums, size_t sum_count) {
     struct shape shape = shape_of(rig, record, row);
     uint64_t *want_sums;
-    uint8_t *want = make_part(rig, record, row, &want_sums);
+    uint8_t *want = rig_make_part(rig, record, row, &want_sums);
     assert_int_equal(sum_count, shape.sums);
     assert_memory_equal(sums, want_sums, shape.sums * 8);
     /* All but padding, which is nobody's [I2]. */

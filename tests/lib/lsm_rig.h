@@ -106,6 +106,9 @@ int rig_remove(struct rig *rig, const struct sel_location *location);
 struct rig_seen *rig_find_seen(struct rig *rig, uint64_t id);
 /* Reads back all that the visitor heard of. */
 void rig_verify_seen(struct rig *rig);
+/* The bytes of a part as they lie on disk, and their checksums; both malloc'ed. */
+void *rig_make_part(const struct rig *rig, const struct rig_record *record, bool row, uint64_t **sums);
+uint32_t rig_page_count(const struct rig_record *record);
 /* The checksum of one share of a page. */
 uint64_t rig_page_sum(const struct sel_layout *layout, const uint8_t *share);
 /* What the directory takes on the device. */
