@@ -118,6 +118,9 @@ int bench_machine_json(struct sel_json *json) {
         sel_json_set_u64(machine, "memory_bytes", (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
     if (uname(&system) == 0)
         rc |= sel_json_set_string(machine, "kernel", system.release);
+    double load[1] = {0};
+    if (getloadavg(load, 1) == 1)
+        rc |= sel_json_set_double(machine, "load_average", load[0]);
     return rc | sel_json_set(json, "machine", machine);
 }
 

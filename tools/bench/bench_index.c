@@ -5,6 +5,7 @@
  * little of what it needs; keys are known beforehand [P6]. Bytes a record: P10. The second part
  * opens a store (bench_open.c).
  */
+#include "tools/bench/bench_engine.h"
 #include "tools/bench/bench_open.h"
 #include "tools/bench/bench_tree.h"
 
@@ -209,5 +210,7 @@ int bench_index(struct bench *bench, struct selene_message *message) {
     if (rc)
         (void)sel_fail(message, rc, "index: the tree: %s", sel_error_text(rc));
     fell_forest(&forest);
+    if (rc == 0)
+        rc = bench_engine_idle(bench, message);
     return rc ? rc : bench_open(bench, message);
 }

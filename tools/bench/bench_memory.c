@@ -5,6 +5,7 @@
  * engine's do; the copies they are compared with are contiguous, in one piece a thread.
  */
 #include "tools/bench/bench_memory.h"
+#include "tools/bench/bench_engine.h"
 
 #include "base/check.h"
 #include "gpu/device.h"
@@ -203,5 +204,5 @@ int bench_memory_group(struct bench *bench, struct selene_message *message) {
     int rc = 0;
     for (size_t i = 0; rc == 0 && i < SEL_COUNT(shapes); i++)
         rc = run_shape(bench, &shapes[i], message);
-    return rc;
+    return rc ? rc : bench_engine_memory(bench, message);
 }

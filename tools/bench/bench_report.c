@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* 2.41, 24.1, 241, 24,100: three digits say all that a noisy machine can. */
 static const char *print_value(char text[32], double value) {
@@ -130,6 +131,10 @@ int bench_report_end(struct bench *bench, struct selene_message *message) {
     print_group(bench);
     if (bench->goals)
         fprintf(bench->out, "\n%u of %u goals met\n", bench->goals - bench->missed, bench->goals);
+    double load[1] = {0};
+    if (getloadavg(load, 1) == 1 && load[0] > (double)sysconf(_SC_NPROCESSORS_ONLN) + 0.5)
+        fprintf(bench->out, "The machine is busy with other work (load average %.1f): these are no figures of it.\n",
+                load[0]);
     struct sel_json *json = sel_json_object();
     int rc = bench->json_rc | sel_json_set_string(json, "tool", "selene-bench") |
              sel_json_set_string(json, "version", BENCH_VERSION) | bench_machine_json(json) |
