@@ -155,8 +155,8 @@ def small_trace(directory, requests=30):
     path = f"{directory}/small.jsonl"
     with open(path, "w") as file:
         for i in range(requests):
-            blocks = 20 + 10 * (i // 3)
-            json.dump({"s": i % 3, "a": 0, "inp": blocks * 64 + 7, "out": 5, "runs": [[1, blocks]]}, file)
+            blocks, rest = 20 + 10 * (i // 6), 7 if i % 6 < 3 else 0  # each prompt twice, the second time without a rest
+            json.dump({"s": i % 3, "a": 0, "inp": blocks * 64 + rest, "out": 5, "runs": [[1, blocks]]}, file)
             file.write("\n")
     return path
 

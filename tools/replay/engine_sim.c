@@ -245,6 +245,9 @@ int sim_play(struct sim *sim, uint8_t *done, size_t end, const struct replay_sin
         if (result >= 0)
             result = pause_until(sim, result, message);
     }
+    for (size_t i = 0; result == 0 && i < end; i++)
+        if (!done[i])
+            result = sel_fail(message, SELENE_E_INTERNAL, "request %zu was left out", i + 1);
     return result;
 }
 

@@ -280,7 +280,9 @@ int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t to
     for (uint32_t rank = 0; rank < layout->rank_count && layout->row_bytes; rank++)
         pending->rows[rank] = state->rows[rank];
     if (mock_faults.early)
-        publish_copy(store, pending), pending->wait = NULL;
+        pending->wait = NULL;
+    if (pending->wait == NULL)
+        publish_copy(store, pending);
     return 0;
 }
 
