@@ -259,7 +259,7 @@ int sel_json_set_bool(struct sel_json *object, const char *key, bool value) {
 int sel_json_set_string(struct sel_json *object, const char *key, const char *value) {
     json_t *string = json_string(value);
     if (string == NULL) { /* not UTF-8, as a file name may be */
-        char *plain = strdup(value);
+        char *plain = value ? strdup(value) : NULL;
         for (char *at = plain; at && *at; at++)
             if ((unsigned char)*at >= 0x80)
                 *at = '?';

@@ -142,6 +142,7 @@ static void a_build_without_memory_fails_once_at_the_end(void **state) {
     assert_int_equal(sel_json_append(NULL, NULL), SELENE_E_NOMEM);
     struct sel_json *json = sel_json_object();
     assert_int_equal(sel_json_set(json, "child", NULL), SELENE_E_NOMEM);
+    assert_int_equal(sel_json_set_string(json, "name", NULL), SELENE_E_NOMEM);
     sel_json_free(&json);
 }
 
