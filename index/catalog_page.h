@@ -37,7 +37,8 @@
 #define SEL_LMDB_NODE_BIG   0x01 /* the data is the number of an overflow page */
 #define SEL_LMDB_PAGE_MIN   4096
 #define SEL_LMDB_PAGE_MAX   32768
-#define SEL_LMDB_DEPTH_MAX  24 /* LMDB's cursors hold 32; a tree this deep would need terabytes */
+#define SEL_LMDB_PAGES_MAX  UINT32_MAX /* at the least 16 TiB: more than an index can be, 512 MiB for one bit a page */
+#define SEL_LMDB_DEPTH_MAX  24         /* LMDB's cursors hold 32; a tree this deep would need terabytes */
 
 static inline uint16_t sel_native_u16(const uint8_t *from) {
     uint16_t value;

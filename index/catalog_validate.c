@@ -144,8 +144,10 @@ static int check_geometry(struct check *check, uint64_t number) {
      * meta page in use. The upper bound keeps the number from wrapping. */
     if ((meta->transaction & 1) != number || meta->transaction > UINT64_MAX / 2)
         return damaged(check, number, "transaction %" PRIu64 " in this meta page", meta->transaction);
-    /* Pages past the end of the file must be listed as free, eight bytes each: that bounds the number of pages. */
-    if (meta->last_page < SEL_LMDB_META_PAGES - 1 || meta->last_page > check->file_pages + check->file_bytes / 8)
+    /* Pages past the end of the file must be listed as free, eight bytes each: that bounds the number of pages. A file
+     * of holes can be of any size, so there is a limit as well. */
+    if (meta->last_page < SEL_LMDB_META_PAGES - 1 || meta->last_page > check->file_pages + check->file_bytes / 8 ||
+        meta->last_page > SEL_LMDB_PAGES_MAX)
         return damaged(check, number, "last page %" PRIu64 " in a file of %" PRIu64 " pages", meta->last_page,
                        check->file_pages);
     if (meta->map_bytes / meta->page_bytes < meta->last_page + 1 || meta->map_bytes > UINT64_MAX / 2)

@@ -213,9 +213,27 @@ static void lengths(void **state) {
     assert_int_equal(sel_catalog_validate(fixture->directory, NULL), SELENE_E_CORRUPT);
 }
 
+/* A file of holes pretends to a size for which nobody has the memory: damage, not a lack of memory. */
+static void endless_holes(void **state) {
+    struct fixture *fixture = *state;
+    struct selene_message message = {""};
+    uint64_t last_page = (UINT64_C(1) << 40) - 1, map_bytes = UINT64_C(1) << 60;
+    image_copy(&fixture->image, &fixture->sound);
+    memcpy(fixture->image.bytes + fixture->meta + 136, &last_page, 8);
+    memcpy(fixture->image.bytes + fixture->meta + 32, &map_bytes, 8);
+    image_write(&fixture->image, fixture->path);
+    if (truncate(fixture->path, (off_t)15 << 40) != 0)
+        skip(); /* a file system of small files */
+    assert_int_equal(sel_catalog_validate(fixture->path, &message), SELENE_E_CORRUPT);
+    assert_non_null(strstr(message.text, "last page"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_sound_file_passes), cmocka_unit_test(meta_pages),
-                                       cmocka_unit_test(tree_pages), cmocka_unit_test(free_lists),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_sound_file_passes),
+                                       cmocka_unit_test(meta_pages),
+                                       cmocka_unit_test(tree_pages),
+                                       cmocka_unit_test(free_lists),
+                                       cmocka_unit_test(endless_holes),
                                        cmocka_unit_test(lengths)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
