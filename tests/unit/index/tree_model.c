@@ -357,6 +357,24 @@ static void compare_find(struct model *model, const struct model_sequence *seque
     assert_null(sel_tree_find(model->tree, model->layouts[1 - sequence->variant / 2]->ns, &key, tokens));
 }
 
+/* The keys of a record are those that it was added with. */
+static void compare_keys(struct model *model) {
+    const struct model_record *record = &model->records[below(model, MODEL_RECORDS)];
+    uint32_t first = 0, end = record->sequence.count / MODEL_PAGE;
+    struct sel_key base;
+
+    if (!record->alive)
+        return;
+    if (record->parent >= 0)
+        first = model->records[record->parent].sequence.count / MODEL_PAGE;
+    struct sel_prefix *prefix = prefix_of(model, &record->sequence);
+    sel_tree_keys(model->tree, record->node, model->keys, &base);
+    for (uint32_t page = first; page < end; page++)
+        assert_true(sel_key_equal(&model->keys[page - first], sel_prefix_page_key(prefix, page + 1)));
+    assert_true(sel_key_equal(&base, sel_prefix_page_key(prefix, end)));
+    sel_prefix_destroy(&prefix);
+}
+
 void model_look_up(struct model *model) {
     struct model_sequence sequence;
     struct sel_match match;
@@ -380,5 +398,6 @@ void model_look_up(struct model *model) {
     struct sel_node *ancestor = sel_tree_ancestor(model->tree, prefix, limit);
     assert_int_equal(ancestor ? ancestor->tokens : 0, brute_record(model, &sequence, limit, false));
     compare_find(model, &sequence, prefix);
+    compare_keys(model);
     sel_prefix_destroy(&prefix);
 }

@@ -46,7 +46,7 @@ void model_begin(struct model *model, uint64_t seed, bool aligned_only);
 void model_end(struct model *model);
 /* One random change, then everything that is cheap to compare. */
 void model_step(struct model *model);
-/* One random look-up of each kind, compared with brute force. */
+/* One random look-up of each kind, and one record's keys, compared with brute force. */
 void model_look_up(struct model *model);
 
 #endif
