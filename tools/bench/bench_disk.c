@@ -103,19 +103,9 @@ static int fresh_raw(struct cell *cell, double *rate, struct selene_message *mes
     return rc;
 }
 
-/* Writes and empties a store until a pass takes no new segment: from then on it lives on recycled ones. */
 static int make_recycled(struct cell *cell, unsigned mode, struct selene_message *message) {
-    struct bench_store *store = &cell->recycled[mode];
-    int rc = open_store(cell, store, cell->paths[mode], mode, message);
-    for (unsigned pass = 0; rc == 0 && pass < 6; pass++) {
-        uint64_t ns, before = bench_store_stats(store).recycled_segments;
-        rc = bench_records_write(&cell->records, store, &ns, message);
-        if (rc == 0)
-            rc = bench_records_remove(&cell->records, store, message);
-        if (pass >= 3 && bench_store_stats(store).recycled_segments > before)
-            break;
-    }
-    return rc;
+    int rc = open_store(cell, &cell->recycled[mode], cell->paths[mode], mode, message);
+    return rc ? rc : bench_records_recycle(&cell->records, &cell->recycled[mode], message);
 }
 
 static int recycled(struct cell *cell, unsigned mode, double *rate, double *read_rate, struct selene_message *message) {

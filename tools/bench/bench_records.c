@@ -271,3 +271,16 @@ int bench_records_remove(struct bench_records *records, struct bench_store *stor
     bench_store_settle(store);
     return 0;
 }
+
+int bench_records_recycle(struct bench_records *records, struct bench_store *store, struct selene_message *message) {
+    int rc = 0;
+    for (unsigned pass = 0; rc == 0 && pass < 6; pass++) {
+        uint64_t ns, before = bench_store_stats(store).recycled_segments;
+        rc = bench_records_write(records, store, &ns, message);
+        if (rc == 0)
+            rc = bench_records_remove(records, store, message);
+        if (pass >= 3 && bench_store_stats(store).recycled_segments > before)
+            break;
+    }
+    return rc;
+}

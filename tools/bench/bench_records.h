@@ -39,5 +39,8 @@ int bench_records_read(struct bench_records *records, struct bench_store *store,
                        struct selene_message *message);
 /* Removes all and waits until their space is given back. */
 int bench_records_remove(struct bench_records *records, struct bench_store *store, struct selene_message *message);
+/* Writes and empties the store until a pass takes recycled segments: from then on it lives on blocks that were written
+ * before. */
+int bench_records_recycle(struct bench_records *records, struct bench_store *store, struct selene_message *message);
 
 #endif
