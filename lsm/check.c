@@ -56,6 +56,8 @@ int sel_lsm_check(struct sel_lsm *lsm, struct selene_message *message) {
     }
     SEL_LIST_FOR_EACH(at, &lsm->removals)
     removal_bytes += SEL_LIST_ENTRY(at, struct sel_removal, link)->bytes;
+    SEL_LIST_FOR_EACH(at, &lsm->held)
+    removal_bytes += SEL_LIST_ENTRY(at, struct sel_removal, link)->bytes;
     SEL_LIST_FOR_EACH(at, &lsm->commit.removals)
     removal_bytes += SEL_LIST_ENTRY(at, struct sel_removal, link)->bytes;
     const struct {

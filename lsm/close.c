@@ -80,6 +80,7 @@ static void give_tail_back(struct sel_segment *segment) {
 }
 
 static void settle_segments(struct sel_lsm *lsm) {
+    size_t dropped = lsm->drop_segments.count;
     for (size_t i = lsm->segment_count; i-- > 0;) {
         struct sel_segment *segment = lsm->segments[i];
         if (segment->state == SEL_OPEN || segment->state == SEL_READY)
@@ -91,6 +92,11 @@ static void settle_segments(struct sel_lsm *lsm) {
         else if (segment->state == SEL_SEALED)
             give_tail_back(segment);
     }
+    /* Their entries may go only when their names are gone for good: a segment that comes back without one is unknown,
+     * and would be searched for records. */
+    struct sel_disk_io io = {.kind = SEL_DISK_SYNC_DIR};
+    if (lsm->drop_segments.count > dropped && sel_lsm_run(lsm, &io))
+        lsm->drop_segments.count = dropped;
 }
 
 static int last_transaction(struct sel_lsm *lsm) {
@@ -132,6 +138,7 @@ int sel_lsm_close(struct sel_lsm **pointer) {
     SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
     sel_issue_deferred(lsm);
     lsm->closing = true;
+    sel_remove_release(lsm);
     sel_forward_stop(lsm);
     uint64_t errors = lsm->stats.sync_errors + lsm->stats.write_errors;
     while (busy(lsm) || unjoined(lsm) || !sel_group_idle(lsm) || sel_ready_pending(lsm->config.ready))
@@ -157,6 +164,7 @@ void sel_lsm_abort(struct sel_lsm **pointer) {
     while (busy(lsm) || sel_ready_pending(lsm->config.ready))
         sel_lsm_turn(lsm);
     sel_write_fail_all(lsm, SELENE_E_CLOSED);
+    sel_remove_release(lsm);
     for (struct sel_list *at = sel_list_pop(&lsm->removals); at; at = sel_list_pop(&lsm->removals))
         sel_remove_commit(lsm, SEL_LIST_ENTRY(at, struct sel_removal, link), SELENE_E_CLOSED);
     sel_ready_run(lsm->config.ready, SIZE_MAX);

@@ -6,7 +6,8 @@
  *
  * It closes when it is large or old enough, at once in strict mode, or when a flush asks for it. A group that holds
  * nothing but removals is one, too. After a failed sync nothing that was written to that segment and not committed is
- * trusted: the group fails, and so does whatever else is in flight on the segment, when it would join. After a failed
+ * trusted: the group fails, and so does what has joined the next one, and whatever else is in flight on the segment,
+ * when it would join. After a failed
  * transaction nothing is committed; the writes fail, the removals did not happen.
  */
 #include "lsm/lsm_priv.h"
@@ -96,6 +97,19 @@ static void transact(struct sel_lsm *lsm) {
     sel_commit_submit(lsm);
 }
 
+/* What has joined the group that fills meanwhile may have been written before the sync that failed. */
+static void fail_joined(struct sel_lsm *lsm, const struct sel_segment *segment) {
+    struct sel_list *at = lsm->group.next;
+    while (at != &lsm->group) {
+        struct sel_lsm_write *write = SEL_LIST_ENTRY(at, struct sel_lsm_write, group_link);
+        at = at->next;
+        if (write->part[0].segment != segment && write->part[1].segment != segment)
+            continue;
+        sel_write_fail(write, SELENE_E_IO);
+        at = lsm->group.next; /* its children went with it */
+    }
+}
+
 static void synced(struct sel_lsm_io *io, int result) {
     struct sel_segment *segment = io->owner;
     struct sel_lsm *lsm = segment->lsm;
@@ -109,6 +123,7 @@ static void synced(struct sel_lsm_io *io, int result) {
             sel_log_warning(lsm->config.log, "%s: sync failed: %s; nothing written to it since is trusted",
                             segment->name, sel_error_text(result));
             sel_segment_suspect(segment);
+            fail_joined(lsm, segment);
         }
         if (!lsm->commit.error)
             lsm->commit.error = result;
@@ -132,6 +147,7 @@ static void close_group(struct sel_lsm *lsm) {
     commit->active = true;
     commit->error = 0;
     sel_list_splice_tail(&commit->writes, &lsm->group);
+    sel_remove_release(lsm);
     sel_list_splice_tail(&commit->removals, &lsm->removals);
     lsm->group_filled = 0;
     lsm->flush_removals = false;
@@ -143,6 +159,7 @@ static void close_group(struct sel_lsm *lsm) {
         for (int i = 0; i < 2; i++)
             sync_segment(write->part[i].segment);
     }
+    sel_remove_hold(lsm, &commit->removals);
     if (--commit->syncs == 0)
         transact(lsm);
 }

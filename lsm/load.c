@@ -195,11 +195,14 @@ static int segment_visit(void *context, uint64_t key, uint32_t part, const uint8
 
 /* ---- records ---- */
 
-static bool place_fits(struct sel_lsm *lsm, uint64_t place, uint32_t blocks, uint64_t generation, uint8_t kind) {
+bool sel_open_place_fits(const struct sel_lsm *lsm, const struct sel_record_entry *entry, uint8_t kind) {
+    bool row = kind == SEL_LSM_ROW;
+    uint64_t place = row ? entry->location.row : entry->location.pages;
     struct sel_segment *segment = sel_segment_find(lsm, (uint32_t)(place >> 32));
     return segment && segment->state == SEL_SEALED && segment->kind == kind &&
-           sel_generation_short(segment->generation) == generation &&
-           sel_segment_is_free(segment, (uint32_t)place, blocks);
+           sel_generation_short(segment->generation) == (row ? entry->row_generation : entry->pages_generation) &&
+           sel_segment_is_free(segment, (uint32_t)place,
+                               row ? entry->location.row_blocks : entry->location.pages_blocks);
 }
 
 void sel_open_set_live(struct sel_lsm *lsm, const struct sel_location *at) {
@@ -237,6 +240,16 @@ int sel_open_show(struct sel_opening *opening, const struct sel_record_entry *en
     return 0;
 }
 
+/* For the scan, which passes live blocks by. */
+static void mark_live(struct sel_lsm *lsm, const struct sel_record_entry *entry) {
+    struct sel_location at = entry->location;
+    if (!sel_open_place_fits(lsm, entry, SEL_LSM_PAGES))
+        return;
+    if (!sel_open_place_fits(lsm, entry, SEL_LSM_ROW))
+        at.row = 0;
+    sel_open_set_live(lsm, &at);
+}
+
 /* The record gathered so far is complete, or the next one begins. */
 static int gathered(struct sel_opening *opening) {
     struct sel_lsm *lsm = opening->lsm;
@@ -244,18 +257,29 @@ static int gathered(struct sel_opening *opening) {
     if (!opening->gathering)
         return 0;
     opening->gathering = false;
-    const struct sel_location *at = &entry->location;
-    bool whole = opening->keys_gathered == entry->page_key_count &&
-                 place_fits(lsm, at->pages, at->pages_blocks, entry->pages_generation, SEL_LSM_PAGES);
-    if (whole && at->row && !place_fits(lsm, at->row, at->row_blocks, entry->row_generation, SEL_LSM_ROW)) {
-        entry->has_row = entry->row_replicated = false;
-        entry->location.row = entry->row_generation = entry->row_sequence = 0;
-        entry->location.row_blocks = 0;
-    }
-    if (whole && sel_open_show(opening, entry, opening->keys) == 0)
+    bool whole = opening->keys_gathered == entry->page_key_count;
+    if (opening->marking) {
+        if (whole)
+            mark_live(lsm, entry);
         return 0;
+    }
+    uint64_t sequence = entry->location.sequence;
+    int rc = sel_merge_until(opening, sequence);
+    if (!rc)
+        rc = whole ? sel_merge_show(opening, entry, opening->keys) : SELENE_E_CORRUPT;
+    if (!rc || rc == SELENE_E_NOMEM)
+        return rc;
     lsm->stats.refused_records++;
-    return sel_u64s_push(&lsm->drop_records, at->sequence);
+    return sel_u64s_push(&lsm->drop_records, sequence);
+}
+
+/* The record is of no use: dropped from the catalogue, once. */
+static int drop(struct sel_opening *opening, uint64_t key, bool count) {
+    opening->bad_key = key;
+    if (opening->marking)
+        return 0;
+    opening->lsm->stats.refused_records += count;
+    return sel_u64s_push(&opening->lsm->drop_records, key);
 }
 
 static int begin_record(struct sel_opening *opening, uint64_t key, const uint8_t *value) {
@@ -265,11 +289,8 @@ static int begin_record(struct sel_opening *opening, uint64_t key, const uint8_t
         return rc;
     if (key >= lsm->next_sequence)
         lsm->next_sequence = key + 1;
-    if (sel_record_entry_unpack(&opening->entry, key, value)) {
-        opening->bad_key = key;
-        lsm->stats.refused_records++;
-        return sel_u64s_push(&lsm->drop_records, key);
-    }
+    if (sel_record_entry_unpack(&opening->entry, key, value))
+        return drop(opening, key, true);
     if (opening->entry.row_sequence >= lsm->next_sequence)
         lsm->next_sequence = opening->entry.row_sequence + 1;
     opening->gathering = true;
@@ -282,10 +303,8 @@ static int record_visit(void *context, uint64_t key, uint32_t part, const uint8_
     if (part == 0)
         return begin_record(opening, key, value);
     if (!opening->gathering || opening->entry.location.sequence != key) {
-        if (opening->bad_key == key)
-            return 0;
-        opening->bad_key = key; /* keys of a record that is not there */
-        return sel_u64s_push(&opening->lsm->drop_records, key);
+        /* Keys of a record that is not there. */
+        return opening->bad_key == key ? 0 : drop(opening, key, false);
     }
     uint32_t total = opening->entry.page_key_count;
     uint64_t from = (uint64_t)(part - 1) * SEL_ENTRY_KEYS_EACH;
@@ -318,12 +337,18 @@ int sel_open_meta(struct sel_opening *opening) {
     return 0;
 }
 
+int sel_open_marks(struct sel_opening *opening) {
+    struct sel_catalog *catalog = opening->lsm->config.catalog;
+    return catalog->ops->iterate(catalog, SEL_CATALOG_SEGMENTS, segment_visit, opening);
+}
+
 int sel_open_records(struct sel_opening *opening) {
     struct sel_catalog *catalog = opening->lsm->config.catalog;
-    int rc = catalog->ops->iterate(catalog, SEL_CATALOG_SEGMENTS, segment_visit, opening);
-    if (!rc)
-        rc = catalog->ops->iterate(catalog, SEL_CATALOG_RECORDS, record_visit, opening);
+    opening->bad_key = 0; /* no record's sequence */
+    int rc = catalog->ops->iterate(catalog, SEL_CATALOG_RECORDS, record_visit, opening);
     if (!rc)
         rc = gathered(opening);
+    if (!rc && !opening->marking)
+        rc = sel_merge_until(opening, UINT64_MAX);
     return rc;
 }

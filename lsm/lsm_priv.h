@@ -268,7 +268,7 @@ struct sel_lsm {
 
     struct sel_list writes, deferred, group;
     uint64_t group_filled, group_since_ns, flush_sequence;
-    struct sel_list removals;
+    struct sel_list removals, held; /* held: must wait, see remove.c */
     size_t removal_count;
     uint64_t removal_bytes; /* on their way out */
     uint64_t removals_since_ns;
@@ -372,6 +372,8 @@ void sel_commit_finished(struct sel_lsm *lsm, int result);
 bool sel_group_idle(const struct sel_lsm *lsm); /* nothing to commit and nothing being committed */
 
 /* remove.c */
+void sel_remove_hold(struct sel_lsm *lsm, struct sel_list *removals); /* moves what must wait to lsm->held */
+void sel_remove_release(struct sel_lsm *lsm);                         /* lets it try again */
 void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int result);
 void sel_remove_extent(struct sel_lsm *lsm, uint64_t place, uint32_t blocks, uint64_t generation);
 

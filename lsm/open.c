@@ -2,8 +2,9 @@
  *
  * Opening a store, in this order:
  *
- *   the store's entry -> segment files and heads -> catalogue segments and records (load.c)
- *   -> the tails of segments that are not indexed to their end, unknown segments whole (recover.c)
+ *   the store's entry -> segment files and heads -> catalogue segments (load.c)
+ *   -> the tails of segments that are not indexed to their end, unknown segments whole, searched (scan.c)
+ *   -> catalogue records and what was found, merged, shown to the visitor (merge.c)
  *   -> one transaction: what was recovered, what was dropped, and no clean mark any more, synced
  *
  * Every segment that was there is sealed from now on; writing goes on in new ones. So a segment that the catalogue
@@ -39,10 +40,10 @@ static int create(struct sel_lsm **out, const struct sel_lsm_config *config) {
         return SELENE_E_NOMEM;
     lsm->magic = SEL_LSM_MAGIC;
     lsm->config = *config;
-    struct sel_list *lists[] = {&lsm->inflight, &lsm->sealed,        &lsm->spare,         &lsm->doomed,
-                                &lsm->left,     &lsm->files,         &lsm->writes,        &lsm->deferred,
-                                &lsm->group,    &lsm->removals,      &lsm->commit.writes, &lsm->commit.removals,
-                                &lsm->readers,  &lsm->lane[0].ready, &lsm->lane[1].ready};
+    struct sel_list *lists[] = {
+        &lsm->inflight,        &lsm->sealed,   &lsm->spare,         &lsm->doomed,       &lsm->left, &lsm->files,
+        &lsm->writes,          &lsm->deferred, &lsm->group,         &lsm->removals,     &lsm->held, &lsm->commit.writes,
+        &lsm->commit.removals, &lsm->readers,  &lsm->lane[0].ready, &lsm->lane[1].ready};
     for (size_t i = 0; i < SEL_COUNT(lists); i++)
         sel_list_init(lists[i]);
     set_defaults(lsm);
@@ -95,6 +96,26 @@ static int first_transaction(struct sel_lsm *lsm, struct selene_message *message
     return rc;
 }
 
+/* After anything but a clean stop: what the catalogue has is marked live for the time of the scan, which passes it by. */
+static int scan_unknown(struct sel_opening *opening) {
+    struct sel_lsm *lsm = opening->lsm;
+    bool unknown = false;
+    for (size_t i = 0; i < lsm->segment_count; i++)
+        unknown |= lsm->segments[i]->state == SEL_SEALED && lsm->segments[i]->indexed_bytes < lsm->segments[i]->bytes;
+    opening->marking = true;
+    int rc = unknown ? sel_open_records(opening) : 0;
+    opening->marking = false;
+    if (!rc)
+        rc = sel_open_scan(opening);
+    for (size_t i = 0; unknown && i < lsm->segment_count; i++) {
+        struct sel_segment *segment = lsm->segments[i];
+        if (segment->live)
+            sel_bits_set(segment->live, 0, segment->blocks, false);
+        segment->live_blocks = 0;
+    }
+    return rc;
+}
+
 static int open_all(struct sel_opening *opening) {
     struct sel_lsm *lsm = opening->lsm;
     int rc = sel_open_meta(opening);
@@ -106,6 +127,10 @@ static int open_all(struct sel_opening *opening) {
         struct sel_disk_io io = {.kind = SEL_DISK_UNLINK, .name = "probe.tmp"};
         sel_lsm_run(lsm, &io);
     }
+    if (!rc)
+        rc = sel_open_marks(opening);
+    if (!rc)
+        rc = scan_unknown(opening);
     if (!rc)
         rc = sel_open_records(opening);
     if (!rc)
@@ -132,6 +157,8 @@ int sel_lsm_open(struct sel_lsm **out, const struct sel_lsm_config *config, sel_
     for (size_t i = 0; i < opening.found_count; i++)
         free(opening.found[i].page_keys);
     free(opening.found);
+    free(opening.newest);
+    free(opening.changed);
     free(opening.keys);
     free(opening.ids.items);
     if (rc) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the files that open a store share: load.c (directory and catalogue), scan.c and verify.c (extents that the
- * catalogue does not know), recover.c (which of them are records), open.c (the order of it all).
+ * catalogue does not know), merge.c and recover.c (which of them are records), open.c (the order of it all).
  */
 #ifndef SEL_LSM_OPEN_H
 #define SEL_LSM_OPEN_H
@@ -15,7 +15,8 @@ struct sel_found {
     uint32_t blocks;
     uint8_t kind;
     bool replicated;
-    bool dropped;
+    bool dropped;                  /* another copy, or another record of the key, counts */
+    bool accepted;                 /* by the visitor: `entry` is whole and goes into the catalogue */
     struct sel_record_entry entry; /* all but the location */
     struct sel_key *page_keys;
 };
@@ -37,12 +38,21 @@ struct sel_opening {
     /* what the scan found */
     struct sel_found *found;
     size_t found_count, found_capacity;
+    struct sel_found **newest; /* the latest pages extent of each key, by key */
+    size_t newest_count;
+    size_t next_found;                /* the first one not shown or passed by */
+    struct sel_record_entry *changed; /* of the catalogue, that lie elsewhere now */
+    size_t changed_count, changed_capacity;
+    bool marking; /* the records of the catalogue are only marked live, for the scan, and not shown yet */
 };
 
 int sel_open_meta(struct sel_opening *opening);
 int sel_open_segments(struct sel_opening *opening);
+/* What the catalogue says of segments. */
+int sel_open_marks(struct sel_opening *opening);
 int sel_open_records(struct sel_opening *opening);
 int sel_open_show(struct sel_opening *opening, const struct sel_record_entry *entry, const struct sel_key *keys);
+bool sel_open_place_fits(const struct sel_lsm *lsm, const struct sel_record_entry *entry, uint8_t kind);
 void sel_open_set_live(struct sel_lsm *lsm, const struct sel_location *at);
 int sel_open_file(struct sel_segment *segment);
 void sel_open_close_file(struct sel_segment *segment);
@@ -54,7 +64,15 @@ int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment);
 int sel_scan_for_headers(struct sel_segment *segment, bool *any);
 /* Verifies all checksums of an extent's data. 0, SELENE_E_CORRUPT, SELENE_E_IO, SELENE_E_NOMEM. Blocking. */
 int sel_verify_extent(struct sel_segment *segment, const struct sel_extent *extent);
-/* Scans what must be scanned, and takes over what it finds: visits and commits it. */
+/* Scans what must be scanned. */
+int sel_open_scan(struct sel_opening *opening);
+/* Commits what the visitor accepted of it. */
 int sel_open_recover(struct sel_opening *opening);
+
+/* merge.c: sorts what was found and chooses the latest of each key; shows what was found with a lower sequence; shows a
+ * record of the catalogue, wherever it lies now (SELENE_E_GONE: nowhere, or it was superseded). */
+int sel_merge_prepare(struct sel_opening *opening);
+int sel_merge_until(struct sel_opening *opening, uint64_t sequence);
+int sel_merge_show(struct sel_opening *opening, struct sel_record_entry *entry, const struct sel_key *keys);
 
 #endif

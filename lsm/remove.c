@@ -2,6 +2,10 @@
  *
  * Removing records, or only their rows. A removal is part of the next transaction; when that is synced its blocks are
  * dead and reclaim.c may give them back, except where a reader is still on them [D5].
+ *
+ * A removal waits while its extent lies past the mark that the transaction sets for the segment, that is, while an
+ * earlier extent there is neither committed nor given up: after a crash the search of the tail would find the removed
+ * record again.
  */
 #include "lsm/lsm_priv.h"
 
@@ -88,6 +92,33 @@ void sel_lsm_remove_row(struct sel_lsm *lsm, const struct sel_lsm_record *record
     entry.location.row = 0;
     entry.location.row_blocks = 0;
     queue(lsm, location, &entry, op);
+}
+
+static bool past_mark(const struct sel_lsm *lsm, const struct sel_removal *removal) {
+    uint64_t place = removal->location.pages;
+    const struct sel_segment *segment = segment_of(lsm, place, removal->location.pages_blocks);
+    return segment && sel_generation_short(segment->generation) == removal->entry.pages_generation &&
+           (uint64_t)(uint32_t)place * SEL_DISK_BLOCK >= sel_segment_mark(segment, true);
+}
+
+void sel_remove_hold(struct sel_lsm *lsm, struct sel_list *removals) {
+    SEL_LIST_FOR_EACH(at, removals) {
+        const struct sel_removal *removal = SEL_LIST_ENTRY(at, struct sel_removal, link);
+        if (lsm->closing || removal->row_only || !past_mark(lsm, removal))
+            continue;
+        sel_list_remove(at);
+        sel_list_add_tail(&lsm->held, at);
+    }
+}
+
+void sel_remove_release(struct sel_lsm *lsm) {
+    if (sel_list_empty(&lsm->held))
+        return;
+    if (sel_list_empty(&lsm->removals))
+        lsm->removals_since_ns = sel_mono_ns(lsm->config.clock);
+    sel_list_splice_tail(&lsm->removals, &lsm->held);
+    if (lsm->pressed)
+        lsm->flush_removals = true;
 }
 
 void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int result) {

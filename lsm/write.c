@@ -216,6 +216,7 @@ void sel_part_drop(struct sel_part *part) {
     segment->dirty = true;
     segment->catalog_dirty |= segment->known;
     sel_segment_account(segment);
+    sel_remove_release(segment->lsm);
 }
 
 void sel_write_settle(struct sel_lsm_write *write) {
