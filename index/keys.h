@@ -9,8 +9,11 @@
  *   page hashes passed by the engine (32 bytes each):
  *          Kn = SHA-256(K0 || 0x02 || hash of page n-1)
  *          so that the engine's hashes stay bound to the namespace and the salt; they match at page boundaries only.
+ *          The hash of a page must stand for the whole prefix up to and with it: no key enters the next one here.
  *
- * Length prefixes are little-endian u64. A match always compares the token count as well as the key.
+ * Length prefixes are little-endian u64. A match always compares the token count as well as the key, and must: chosen
+ * tokens and extra material can give the bytes of a full page and of a mid-page key the same hash, but not at the same
+ * count.
  *
  * A sel_prefix is one token sequence, grown and cut incrementally: k more tokens cost O(k). One thread at a time.
  */

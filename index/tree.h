@@ -97,6 +97,7 @@ struct sel_node *sel_tree_find(const struct sel_tree *tree, const uint8_t ns[32]
  * knows no more. `visit` must not change the tree's shape. */
 void sel_tree_visit_key(struct sel_tree *tree, const struct sel_key *key,
                         void (*visit)(void *context, struct sel_node *node), void *context);
+
 /* The keys that the node's spec had: page_keys (as many as its page_key_count) and base_key (of a page-aligned record:
  * its own key). */
 void sel_tree_keys(const struct sel_tree *tree, const struct sel_node *node, struct sel_key *page_keys,
