@@ -32,8 +32,8 @@ uint64_t sel_lsm_deadline_ns(const struct sel_lsm *lsm) {
     uint64_t deadline = SEL_MIN(sel_group_deadline_ns(lsm), sel_state_deadline_ns(lsm));
     if (sel_forward_busy(lsm))
         deadline = SEL_MIN(deadline, sel_mono_ns(lsm->config.clock) + SEL_NS_PER_MS);
-    if (lsm->reclaim && !lsm->closing)
-        deadline = SEL_MIN(deadline, lsm->reclaim_ns);
+    if (!lsm->closing)
+        deadline = SEL_MIN(deadline, lsm->reclaim ? lsm->reclaim_ns : lsm->look_again_ns);
     return deadline;
 }
 

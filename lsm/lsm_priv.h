@@ -29,9 +29,10 @@
 #define SEL_GROUP_BYTES_DEFAULT   (UINT64_C(64) << 20)
 /* A preallocated file takes a few blocks more than its size, for the file system's own map of it. */
 #define SEL_SEGMENT_OVERHEAD (UINT64_C(16) << 10)
-#define SEL_FILES_MAX        512 /* open at once; the rest is opened when read */
-#define SEL_SPARES_MAX       2   /* dead segments kept for recycling: overwriting is faster than fresh blocks */
-#define SEL_WORKS_MAX        4   /* segments whose space is being given back at once */
+#define SEL_FILES_MAX        512                               /* open at once; the rest is opened when read */
+#define SEL_QUIET_NS         (UINT64_C(5) * SEL_NS_PER_SECOND) /* without a removal before a segment is punched at ease */
+#define SEL_SPARES_MAX       4 /* dead segments kept for recycling: overwriting is faster than fresh blocks */
+#define SEL_WORKS_MAX        4 /* segments whose space is being given back at once */
 #define SEL_PROBE_NS         (UINT64_C(1) * SEL_NS_PER_SECOND)
 #define SEL_FAILURES_MAX     3 /* failed writes in a row that make a disk a failing one */
 
@@ -90,6 +91,7 @@ struct sel_segment {
     uint64_t *held; /* a bit a block: may hold space of the device */
     uint32_t live_blocks;
     uint32_t pending_blocks;
+    uint64_t died_ns;   /* when something in it died last, or it was sealed */
     uint64_t allocated; /* as the file system says, or planned if that is more */
     uint64_t counted_allocated, counted_live, counted_dead, counted_reclaimable; /* its share in the lsm's totals */
     struct sel_list pending;                                                     /* sel_part, by offset */
@@ -258,13 +260,14 @@ struct sel_lsm {
     /* totals over segments, see sel_segment_account */
     uint64_t allocated_bytes, live_bytes, dead_bytes, reclaimable_bytes;
     uint64_t catalog_bytes;
-    uint64_t open_values; /* catalogue values that writes not yet committed will need */
-    bool pressed;         /* begin found no room */
-    uint64_t blocked[2];  /* the segments that it would have needed */
-    bool look_forward;    /* ... that forward.c should */
-    bool reclaim;         /* something changed that reclaim.c should look at */
-    uint64_t forward_ns;  /* no copy forward before */
-    uint64_t reclaim_ns;  /* not before, after a failure */
+    uint64_t open_values;   /* catalogue values that writes not yet committed will need */
+    bool pressed;           /* begin found no room */
+    uint64_t blocked[2];    /* the segments that it would have needed */
+    bool look_forward;      /* ... that forward.c should */
+    bool reclaim;           /* something changed that reclaim.c should look at */
+    uint64_t look_again_ns; /* ... even if nothing changes */
+    uint64_t forward_ns;    /* no copy forward before */
+    uint64_t reclaim_ns;    /* not before, after a failure */
 
     struct sel_list writes, deferred, group;
     uint64_t group_filled, group_since_ns, flush_sequence;

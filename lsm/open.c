@@ -29,6 +29,7 @@ static void set_defaults(struct sel_lsm *lsm) {
     lsm->group_bytes = config->group_bytes ? config->group_bytes : SEL_GROUP_BYTES_DEFAULT;
     lsm->group_ns = config->group_ns ? config->group_ns : SEL_NS_PER_SECOND;
     lsm->stall_ns = config->stall_ns ? config->stall_ns : 30 * SEL_NS_PER_SECOND;
+    lsm->look_again_ns = UINT64_MAX;
     lsm->next_sequence = 1;
     lsm->next_segment = 1;
 }

@@ -235,16 +235,26 @@ static void look_at(struct sel_segment *segment, bool short_of_room) {
         retire(segment);
         return;
     }
-    bool punch = segment->dirty && !lsm->no_punch && segment->counted_dead > 0 &&
-                 (short_of_room || segment->punch_all || segment->counted_dead >= segment->bytes / 4);
+    bool many = segment->counted_dead >= segment->bytes / 4;
+    bool punch =
+        segment->dirty && !lsm->no_punch && segment->counted_dead > 0 && (short_of_room || segment->punch_all || many);
+    if (punch && many && !short_of_room && !segment->punch_all) {
+        /* It may be dying as a whole, and a whole one can be recycled: wait for the removals to end. */
+        uint64_t quiet_ns = segment->died_ns + SEL_QUIET_NS;
+        punch = sel_mono_ns(lsm->config.clock) >= quiet_ns;
+        if (!punch)
+            lsm->look_again_ns = SEL_MIN(lsm->look_again_ns, quiet_ns);
+    }
     if (segment->truncate || punch)
         start(segment);
 }
 
 void sel_reclaim_poll(struct sel_lsm *lsm) {
-    if (!lsm->reclaim || lsm->closing || sel_mono_ns(lsm->config.clock) < lsm->reclaim_ns)
+    uint64_t now_ns = sel_mono_ns(lsm->config.clock);
+    if (lsm->closing || now_ns < lsm->reclaim_ns || (!lsm->reclaim && now_ns < lsm->look_again_ns))
         return;
     lsm->reclaim = false;
+    lsm->look_again_ns = UINT64_MAX;
     bool short_of_room = tight(lsm);
     SEL_LIST_FOR_EACH(at, &lsm->sealed) {
         if (lsm->works >= SEL_WORKS_MAX)

@@ -213,6 +213,7 @@ void sel_segment_set_dead(struct sel_segment *segment, uint32_t block, uint32_t 
     sel_bits_set(segment->live, block, count, false);
     segment->live_blocks -= count;
     segment->dirty = true;
+    segment->died_ns = sel_mono_ns(segment->lsm->config.clock);
     sel_segment_account(segment);
 }
 
@@ -224,6 +225,7 @@ void sel_segment_seal(struct sel_segment *segment) {
     if (lsm->lane[segment->kind].open == segment)
         lsm->lane[segment->kind].open = NULL;
     segment->state = SEL_SEALED;
+    segment->died_ns = sel_mono_ns(lsm->config.clock);
     segment->catalog_dirty = true;
     segment->dirty = true;
     segment->truncate = segment->bytes - segment->end > segment->bytes / 16 || segment->suspect;
