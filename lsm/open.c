@@ -161,6 +161,8 @@ int sel_lsm_open(struct sel_lsm **out, const struct sel_lsm_config *config, sel_
     free(opening.newest);
     free(opening.changed);
     free(opening.keys);
+    sel_window_free(&opening.window[0]);
+    sel_window_free(&opening.window[1]);
     free(opening.ids.items);
     if (rc) {
         sel_fail(message, rc, "the record store cannot be opened: %s", sel_error_text(rc));

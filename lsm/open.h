@@ -6,7 +6,7 @@
 #ifndef SEL_LSM_OPEN_H
 #define SEL_LSM_OPEN_H
 
-#include "lsm/lsm_priv.h"
+#include "lsm/verify.h"
 
 /* A whole extent that the catalogue does not know. */
 struct sel_found {
@@ -44,6 +44,7 @@ struct sel_opening {
     struct sel_record_entry *changed; /* of the catalogue, that lie elsewhere now */
     size_t changed_count, changed_capacity;
     bool marking; /* the records of the catalogue are only marked live, for the scan, and not shown yet */
+    struct sel_window window[2]; /* verify.c's, made when first needed */
 };
 
 int sel_open_meta(struct sel_opening *opening);
@@ -63,7 +64,7 @@ int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment);
 /* Whether a damaged segment holds headers of extents of its own. */
 int sel_scan_for_headers(struct sel_segment *segment, bool *any);
 /* Verifies all checksums of an extent's data. 0, SELENE_E_CORRUPT, SELENE_E_IO, SELENE_E_NOMEM. Blocking. */
-int sel_verify_extent(struct sel_segment *segment, const struct sel_extent *extent);
+int sel_verify_extent(struct sel_opening *opening, struct sel_segment *segment, const struct sel_extent *extent);
 /* Scans what must be scanned. */
 int sel_open_scan(struct sel_opening *opening);
 /* Commits what the visitor accepted of it. */

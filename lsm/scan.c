@@ -90,7 +90,7 @@ static int try_extent(struct sel_opening *opening, struct sel_segment *segment, 
                                                                      (uint32_t)(extent.extent_bytes / SEL_DISK_BLOCK))))
         rc = SELENE_E_CORRUPT;
     if (!rc)
-        rc = sel_verify_extent(segment, &extent);
+        rc = sel_verify_extent(opening, segment, &extent);
     if (rc == 0) {
         *hop = extent.extent_bytes;
         rc = keep(opening, segment, &extent);

@@ -265,18 +265,16 @@ static int verify_windows(struct sel_window window[2], struct sel_segment *segme
     return rc ? rc : sel_fold_end(fold);
 }
 
-int sel_verify_extent(struct sel_segment *segment, const struct sel_extent *extent) {
-    struct sel_window window[2] = {0};
+int sel_verify_extent(struct sel_opening *opening, struct sel_segment *segment, const struct sel_extent *extent) {
     struct sel_fold fold = {0};
-    int rc = sel_window_create(&window[0], segment->lsm);
-    if (!rc)
-        rc = sel_window_create(&window[1], segment->lsm);
+    int rc = 0;
+    for (int i = 0; i < 2 && !rc; i++)
+        if (opening->window[i].memory == NULL)
+            rc = sel_window_create(&opening->window[i], segment->lsm);
     if (!rc)
         rc = sel_fold_start(&fold, extent);
     if (!rc)
-        rc = verify_windows(window, segment, extent, &fold);
+        rc = verify_windows(opening->window, segment, extent, &fold);
     sel_fold_free(&fold);
-    sel_window_free(&window[0]);
-    sel_window_free(&window[1]);
     return rc;
 }
