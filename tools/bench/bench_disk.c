@@ -51,7 +51,7 @@ static int open_store(struct cell *cell, struct bench_store *store, const char *
                       struct selene_message *message) {
     char path[4200];
     int rc = make_directory(cell->scratch, name, path, message);
-    *store = (struct bench_store){.lsm = NULL};
+    *store = (struct bench_store){.segment_bytes = cell->records.segment_bytes};
     if (rc == 0)
         rc = bench_store_open(store, path, mode == STRICT ? SEL_LSM_STRICT : SEL_LSM_RELAXED, NULL, NULL, message);
     if (rc == 0)
@@ -176,8 +176,10 @@ static void report(struct cell *cell) {
     bench_value(bench, &cell->raw_read, "GB/s", "%.4g MiB, read: raw", mib);
     bench_value(bench, &cell->read, "GB/s", "%.4g MiB, read: records", mib);
     bench_goal(bench, &ratio, "ratio", "P1", BENCH_AT_LEAST, relaxed_limit, "%.4g MiB, read: records : raw", mib);
-    bench_note(bench, "%.4g MiB: %u in flight; writing %" PRIu64 " MiB as recycled took %" PRIu64 " recycled segments",
-               mib, cell->records.depth, cell->recycled_written >> 20, cell->recycled_segments);
+    bench_note(
+        bench,
+        "%.4g MiB: %u in flight; as recycled %" PRIu64 " segments were filled, and %" PRIu64 " recycled ones taken",
+        mib, cell->records.depth, cell->recycled_written / cell->records.segment_bytes + 1, cell->recycled_segments);
 }
 
 static int run_cell(struct cell *cell, struct selene_message *message) {

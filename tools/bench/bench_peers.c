@@ -34,7 +34,7 @@ struct contest {
 
 static int open_store(struct contest *contest, struct bench_store *store, const char *directory,
                       struct selene_message *message) {
-    *store = (struct bench_store){.lsm = NULL};
+    *store = (struct bench_store){.segment_bytes = contest->records.segment_bytes};
     int rc = bench_store_open(store, directory, SEL_LSM_RELAXED, NULL, NULL, message);
     if (rc == 0)
         store->rig.disk->ops->register_memory(store->rig.disk, contest->records.memory,

@@ -15,8 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEYS_MAX    256
-#define PATIENCE_NS (60 * SEL_NS_PER_SECOND) /* without any progress */
+#define KEYS_MAX      256
+#define SEGMENT_BYTES (UINT64_C(256) << 20)    /* the store's default */
+#define PATIENCE_NS   (60 * SEL_NS_PER_SECOND) /* without any progress */
 
 struct run;
 
@@ -82,9 +83,14 @@ int bench_records_create(struct bench_records *records, uint64_t record_bytes, u
     *records = (struct bench_records){.pages = (uint32_t)(record_bytes / BENCH_PAGE_BYTES),
                                       .record_bytes = record_bytes,
                                       .depth = bench_depth(record_bytes),
-                                      .count = (size_t)(total_bytes / record_bytes),
+                                      .segment_bytes = SEL_MIN(total_bytes, SEGMENT_BYTES),
                                       .next_key = 1};
     int rc = make_layout(&records->layout);
+    if (rc == 0) {
+        uint64_t extent = sel_lsm_record_bytes(records->layout, records->pages, records->pages, false, false, false);
+        records->count =
+            (size_t)((records->segment_bytes - SEL_BLOCK_BYTES) / extent * (total_bytes / records->segment_bytes));
+    }
     records->memory = bench_memory(records->depth * record_bytes, record_bytes);
     records->records = calloc(records->count, sizeof *records->records);
     if (rc == 0 && (records->memory == NULL || records->records == NULL))

@@ -22,7 +22,8 @@ struct bench_records {
     uint8_t *memory; /* depth * record_bytes */
     uint64_t *sums;  /* of the pages of each buffer */
     struct bench_record *records;
-    size_t count;
+    size_t count; /* so many that they fill whole segments exactly: a round recycles what the one before left */
+    uint64_t segment_bytes;
     uint64_t next_key;
 };
 

@@ -95,7 +95,8 @@ int bench_store_open(struct bench_store *store, const char *directory, enum sel_
                                               .random = sel_random_system(),
                                               .workers = store->workers,
                                               .blocking = store->blocking,
-                                              .durability = durability};
+                                              .durability = durability,
+                                              .segment_bytes = store->segment_bytes};
         rc = sel_lsm_open(&store->lsm, &config, visit ? visit : take_all, ignore_move, context, message);
     }
     store->open_ns = bench_now_ns() - from;

@@ -28,7 +28,8 @@ struct bench_store {
     /* Put around the real disk when not NULL; owns it. Set before opening. */
     struct sel_disk *(*wrap)(void *context, struct sel_disk *disk);
     void *wrap_context;
-    uint64_t open_ns; /* what opening took: catalogue and record store */
+    uint64_t segment_bytes; /* 0: the default. Set before opening. */
+    uint64_t open_ns;       /* what opening took: catalogue and record store */
 };
 /* Makes or opens the store in `directory`, which must exist. `visit` may be NULL: every record is taken. */
 int bench_store_open(struct bench_store *store, const char *directory, enum sel_lsm_durability durability,
