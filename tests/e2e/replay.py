@@ -141,10 +141,11 @@ def bytes_in(directory):
 
 def case_limit(directory):
     """[D6], fault 20."""
-    limit = 96 << 20
+    limit = 32 << 20
     for layout in (PLAIN, ROWS):
-        found = results(*agent(f"{directory}/{layout}", layout, "--disk-limit", limit, "--sequential"))
-        expect_good(found)
+        found = results(*agent(f"{directory}/{layout}", layout, "--disk-limit", limit, "--sequential", requests=300))
+        expect_good(found, "disk")
+        expect(found["tiers"]["disk"]["evictions"] > 0, "nothing was evicted: no test")
         expect(found["disk_allocated_bytes"] <= limit, "more allocated than the limit")
         expect(bytes_in(f"{directory}/{layout}/store") <= limit, "the directory is larger than the limit")
 

@@ -7,10 +7,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define WAIT_SEQUENTIAL_NS                                                                                             \
-    (60 * SEL_NS_PER_SECOND) /* a store that says "not now" so long is stuck: the replay goes on */
-#define WAIT_NS      (2 * SEL_NS_PER_SECOND)
-#define ATTEMPTS_MAX 8 /* look-ups of one request: held records may go between look-up and restore */
+#define WAIT_SEQUENTIAL_NS (30 * SEL_NS_PER_SECOND) /* a store that says "not now" so long is stuck: an error */
+#define WAIT_NS            (2 * SEL_NS_PER_SECOND)  /* then the publish is abandoned */
+#define ATTEMPTS_MAX       8 /* look-ups of one request: held records may go between look-up and restore */
 
 static int fail(const struct seat_world *world, const struct seat *seat, int code, const char *call) {
     return sel_fail(world->message, code, "request %" PRIu64 ": %s: %s", seat->result.index + 1, call,
@@ -284,6 +283,12 @@ static int publish_answer(struct seat *seat, const struct seat_world *world,
     case SELENE_RETRY:
         if (may_wait(seat, world))
             return 0;
+        if (world->stage->options->sequential)
+            return sel_fail(world->message, SELENE_E_STALLED,
+                            "request %" PRIu64 ": the store refused to publish %" PRIu32 " tokens for %" PRIu64
+                            " s (reason %d), expected it to make room",
+                            seat->result.index + 1, checkpoint_of(seat), WAIT_SEQUENTIAL_NS / SEL_NS_PER_SECOND,
+                            answer->reason);
         selene_publish_abandoned(world->store, answer->reason);
         seat->result.abandoned++;
         return publish_past(seat, world);
