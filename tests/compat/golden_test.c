@@ -16,6 +16,7 @@ static void check_store(int version, const char *from) {
     struct rig rig;
     rig_create(&rig, RIG_THREADS, "golden", golden_planes, GOLDEN_RANKS, GOLDEN_ROW_BYTES);
     rig.config.segment_bytes = 128 << 10;
+    rig.flush = true;
     if (from)
         copy_store(from, rig.directory);
     else {

@@ -380,6 +380,8 @@ int rig_write(struct rig *rig, struct rig_record *record, struct sel_lsm_write *
         if (rc == SELENE_E_RETRY)
             rig_turn(rig, SEL_NS_PER_MS);
     }
+    if (rig->flush)
+        sel_lsm_flush(rig->lsm);
     return rc ? rc : rig_wait(rig, record);
 }
 

@@ -65,6 +65,7 @@ struct rig {
     size_t seen_count;
     unsigned moved;
     void (*on_moved)(struct rig *rig, uint64_t id, const struct sel_location *to);
+    bool flush;     /* rig_write does not wait for the group's time */
     int refuse_all; /* the visitor's answer, when not 0 */
 };
 

@@ -32,6 +32,7 @@ static void write_chain(struct rig *rig, uint64_t from, uint64_t to) {
 static void create(struct rig *rig, enum rig_disk kind) {
     rig_create(rig, kind, "recover", planes, 2, 20000);
     rig->config.segment_bytes = 256 << 10;
+    rig->flush = true;
 }
 
 /* Data and headers are there, the group never committed: the tail's replay finds them [D7]. */

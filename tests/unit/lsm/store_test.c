@@ -53,6 +53,7 @@ static void store_round_trip(enum rig_disk kind, enum sel_lsm_durability durabil
     rig_create(&rig, kind, "store", planes, 2, 20000);
     rig.config.durability = durability;
     rig.config.segment_bytes = 1 << 20;
+    rig.config.group_ns = 50 * SEL_NS_PER_MS; /* turns move the clock by a millisecond */
     rig_open(&rig);
     write_all(&rig, records);
     rig_check(&rig);
