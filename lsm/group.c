@@ -165,7 +165,8 @@ static void close_group(struct sel_lsm *lsm) {
 }
 
 void sel_group_poll(struct sel_lsm *lsm) {
-    if (!lsm->commit.active && sel_mono_ns(lsm->config.clock) >= sel_group_deadline_ns(lsm))
+    uint64_t deadline_ns = sel_group_deadline_ns(lsm);
+    if (deadline_ns != UINT64_MAX && sel_mono_ns(lsm->config.clock) >= deadline_ns)
         close_group(lsm);
 }
 

@@ -250,6 +250,8 @@ static void look_at(struct sel_segment *segment, bool short_of_room) {
 }
 
 void sel_reclaim_poll(struct sel_lsm *lsm) {
+    if (!lsm->reclaim && lsm->look_again_ns == UINT64_MAX) /* idle: not even the clock is read */
+        return;
     uint64_t now_ns = sel_mono_ns(lsm->config.clock);
     if (lsm->closing || now_ns < lsm->reclaim_ns || (!lsm->reclaim && now_ns < lsm->look_again_ns))
         return;
