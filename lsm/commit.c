@@ -163,7 +163,7 @@ static void ran(struct sel_op *op) {
         forget_dropped(&lsm->drop_records, commit->dropped_records);
     }
     if (!lsm->aborting)
-        sel_state_note(lsm, SEL_DISK_SYNC, op->result);
+        sel_state_note(lsm, SEL_NOTE_INDEX, op->result);
     commit->error = op->result;
     sel_commit_finished(lsm, op->result);
 }

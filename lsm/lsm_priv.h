@@ -34,7 +34,9 @@
 #define SEL_SPARES_MAX       4 /* dead segments kept for recycling: overwriting is faster than fresh blocks */
 #define SEL_WORKS_MAX        4 /* segments whose space is being given back at once */
 #define SEL_PROBE_NS         (UINT64_C(1) * SEL_NS_PER_SECOND)
-#define SEL_FAILURES_MAX     3 /* failed writes in a row that make a disk a failing one */
+#define SEL_FAILURES_MAX     3                       /* failures of one kind in a row that make a disk a failing one */
+#define SEL_NOTE_INDEX       (SEL_DISK_SYNC_DIR + 1) /* an index transaction, beside enum sel_disk_kind */
+#define SEL_NOTE_KINDS       (SEL_NOTE_INDEX + 1)
 
 struct sel_lsm_io;
 typedef void sel_lsm_then(struct sel_lsm_io *io, int result);
@@ -283,7 +285,7 @@ struct sel_lsm {
     struct sel_forward *forward;
 
     uint8_t state;
-    unsigned failures;
+    unsigned failures[SEL_NOTE_KINDS]; /* in a row, of each kind: where syncs fail, writes may well succeed */
     uint64_t probe_ns;
     struct sel_probe *probe;
 
@@ -393,7 +395,7 @@ bool sel_forward_busy(const struct sel_lsm *lsm);
 void sel_forward_stop(struct sel_lsm *lsm);
 
 /* state.c */
-/* What an operation of this kind (enum sel_disk_kind) came to. */
+/* What an operation of this kind (enum sel_disk_kind, SEL_NOTE_INDEX) came to. */
 void sel_state_note(struct sel_lsm *lsm, uint8_t kind, int result);
 void sel_state_enter(struct sel_lsm *lsm, enum sel_lsm_state state, const char *why);
 void sel_state_poll(struct sel_lsm *lsm);

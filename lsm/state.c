@@ -41,19 +41,19 @@ void sel_state_enter(struct sel_lsm *lsm, enum sel_lsm_state state, const char *
 }
 
 void sel_state_note(struct sel_lsm *lsm, uint8_t kind, int result) {
-    bool writing =
-        kind == SEL_DISK_WRITE || kind == SEL_DISK_SYNC || kind == SEL_DISK_ALLOCATE || kind == SEL_DISK_SYNC_DIR;
+    bool writing = kind == SEL_DISK_WRITE || kind == SEL_DISK_SYNC || kind == SEL_DISK_ALLOCATE ||
+                   kind == SEL_DISK_SYNC_DIR || kind == SEL_NOTE_INDEX;
     if (result == SELENE_E_CLOSED || result == SELENE_E_NOMEM || result == SELENE_E_UNSUPPORTED)
         return;
     if (!writing && !(kind == SEL_DISK_OPEN && (result == SELENE_E_NOSPACE || result == SELENE_E_READONLY)))
         return;
     if (result == 0)
-        lsm->failures = 0;
+        lsm->failures[kind] = 0;
     else if (result == SELENE_E_NOSPACE)
         sel_state_enter(lsm, SEL_LSM_FULL, sel_error_text(result));
     else if (result == SELENE_E_READONLY)
         sel_state_enter(lsm, SEL_LSM_READONLY, sel_error_text(result));
-    else if (++lsm->failures >= SEL_FAILURES_MAX)
+    else if (++lsm->failures[kind] >= SEL_FAILURES_MAX)
         sel_state_enter(lsm, SEL_LSM_FAILING, sel_error_text(result));
 }
 
@@ -78,7 +78,7 @@ static void probe_over(struct sel_probe *probe) {
         return;
     sel_log_info(lsm->config.log, "disk tier: %s no longer; writing goes on", state_text[lsm->state]);
     lsm->state = SEL_LSM_OK;
-    lsm->failures = 0;
+    memset(lsm->failures, 0, sizeof lsm->failures);
     lsm->reclaim = true;
 }
 

