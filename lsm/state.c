@@ -143,7 +143,7 @@ void sel_state_poll(struct sel_lsm *lsm) {
 
 uint64_t sel_state_deadline_ns(const struct sel_lsm *lsm) {
     if (lsm->state != SEL_LSM_OK)
-        return lsm->probe ? UINT64_MAX : lsm->probe_ns;
+        return lsm->probe || stuck(lsm) ? UINT64_MAX : lsm->probe_ns; /* stuck: its completion wakes */
     if (sel_list_empty((struct sel_list *)&lsm->inflight))
         return UINT64_MAX;
     return SEL_LIST_ENTRY(lsm->inflight.next, struct sel_lsm_io, link)->started_ns + lsm->stall_ns;

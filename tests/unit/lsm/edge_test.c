@@ -93,10 +93,32 @@ static void test_index_fails(void **state) {
     rig_destroy(&rig);
 }
 
+/* While the disk does not answer there is nothing to poll for: no busy loop [D9, fault 21]. */
+static void test_stalled_sleeps(void **state) {
+    (void)state;
+    struct rig rig;
+    create_open(&rig);
+    struct sel_disk_fault fault = {.action = SEL_DISK_FAULT_HOLD, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1};
+    sel_disk_fault_arm(rig.disk, &fault);
+    struct rig_record one = {.id = 2, .tokens = 20};
+    assert_ok(rig_start(&rig, &one, NULL));
+    turns(&rig, 40, SEL_NS_PER_SECOND);
+    assert_int_equal(sel_lsm_state(rig.lsm), SEL_LSM_STALLED);
+    assert_true(sel_lsm_deadline_ns(rig.lsm) > rig.clock.mono);
+    sel_disk_fault_clear(rig.disk);
+    sel_disk_fault_release(rig.disk);
+    assert_ok(rig_wait(&rig, &one));
+    turns(&rig, 40, 100 * SEL_NS_PER_MS);
+    assert_int_equal(sel_lsm_state(rig.lsm), SEL_LSM_OK);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_kind_fails),
         cmocka_unit_test(test_index_fails),
+        cmocka_unit_test(test_stalled_sleeps),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
