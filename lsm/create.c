@@ -138,6 +138,7 @@ static int recycle(struct sel_segment *segment, uint8_t kind) {
     sel_list_remove(&segment->link);
     lsm->spare_count--;
     segment->catalog_dirty = segment->dirty = segment->suspect = false;
+    segment->keeps = segment->unmovable = segment->punch_all = false;
     int rc = begin(segment, kind, true);
     if (rc) {
         sel_list_add_tail(&lsm->spare, &segment->link);

@@ -77,6 +77,7 @@ struct sel_segment {
     bool dirty;         /* dead blocks may hold space */
     bool punch_all;     /* since opening: look at every dead block */
     bool working;       /* work_io is in use */
+    bool keeps;         /* giving its space back failed: tried again, but not counted upon */
     bool syncing;
     bool blocked;    /* dead blocks could not be punched because of readers */
     bool unmovable;  /* copy forward failed on it */

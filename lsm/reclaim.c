@@ -112,6 +112,7 @@ static void work_failed(struct sel_segment *segment, int result) {
         sel_log_debug(lsm->config.log, "%s: giving space back failed: %s", segment->name, sel_error_text(result));
         lsm->reclaim_ns = sel_mono_ns(lsm->config.clock) + SEL_PROBE_NS;
         segment->dirty = true;
+        segment->keeps = true;
     }
     if (segment->state == SEL_DOOMED) {
         segment->state = SEL_SEALED;
@@ -145,6 +146,7 @@ static void worked(struct sel_lsm_io *io, int result) {
         break;
     case WORK_STAT:
         segment->allocated = io->io.allocated_bytes;
+        segment->keeps = false;
         work_over(segment);
         break;
     case WORK_CLOSE:

@@ -108,9 +108,12 @@ static uint64_t read_dead(const struct sel_segment *segment) {
     return bytes;
 }
 
-/* Space that comes back without anybody removing anything more. */
+/* Space that comes back without anybody removing anything more. Not what a failure keeps, nor what a file system has kept
+ * after punching (blocks of its own, or of a larger size): whoever waited for that would wait for ever. */
 static uint64_t reclaimable(const struct sel_segment *segment, uint64_t live, uint64_t dead) {
     const struct sel_lsm *lsm = segment->lsm;
+    if (segment->keeps)
+        return 0;
     if (segment->state == SEL_DOOMED || segment->state == SEL_SPARE)
         return segment->allocated;
     if (segment->state != SEL_SEALED)
@@ -119,8 +122,9 @@ static uint64_t reclaimable(const struct sel_segment *segment, uint64_t live, ui
         return sel_list_empty((struct sel_list *)&segment->readers) ? segment->allocated : 0;
     uint64_t held = read_dead(segment);
     dead = dead > held ? dead - held : 0;
-    bool forward = live < segment->bytes / 4;
-    return lsm->no_punch && !forward ? 0 : dead;
+    if (lsm->no_punch)
+        return live < segment->bytes / 4 ? dead : 0;
+    return segment->dirty || segment->truncate || segment->working ? dead : 0;
 }
 
 static void replace(uint64_t *total, uint64_t *counted, uint64_t now) {

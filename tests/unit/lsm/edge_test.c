@@ -114,11 +114,87 @@ static void test_stalled_sleeps(void **state) {
     rig_destroy(&rig);
 }
 
+/* Writes and evicts, oldest first, as much as the store says is short: never stuck, never over the limit. */
+static void churn(struct rig *rig, uint64_t writes, uint32_t tokens) {
+    static struct sel_location live[1000];
+    size_t first = 0, count = 0;
+    for (uint64_t i = 0; i < writes; i++) {
+        struct rig_record record = {.id = 100 + i, .tokens = tokens, .has_row = i % 3 == 0};
+        int rc, tries = 0;
+        while ((rc = rig_start(rig, &record, NULL)) != 0) {
+            assert_true(rc == SELENE_E_RETRY || rc == SELENE_E_NOSPACE);
+            assert_true(++tries < 3000);
+            uint64_t shortage = rc == SELENE_E_NOSPACE ? sel_lsm_shortage(rig->lsm, 0) : 0;
+            for (uint64_t removed = 0; removed < shortage && first < count; first++) {
+                sel_lsm_remove(rig->lsm, &live[first], NULL);
+                removed += (uint64_t)live[first].pages_blocks * 4096;
+            }
+            rig_turn(rig, 10 * SEL_NS_PER_MS);
+        }
+        assert_ok(rig_wait(rig, &record));
+        live[count++] = record.location;
+        uint64_t used = rig_directory_bytes(rig) + rig->catalog->ops->file_bytes(rig->catalog);
+        assert_in_range(used, 1, rig->config.limit_bytes);
+    }
+    rig_check(rig);
+}
+
+/* A segment that cannot be given back stays charged, and others make room instead of it [D5, D6, D9]. */
+static void test_kept_space(void **state) {
+    (void)state;
+    struct rig rig;
+    create(&rig);
+    rig.config.limit_bytes = 12 << 20;
+    rig_open(&rig);
+    struct sel_disk_fault fault = {.kinds = 1u << SEL_DISK_UNLINK | 1u << SEL_DISK_PUNCH | 1u << SEL_DISK_TRUNCATE |
+                                            1u << SEL_DISK_SYNC_DIR,
+                                   .names = "seg-0000000[123]*",
+                                   .countdown = 1,
+                                   .repeat = UINT64_MAX};
+    sel_disk_fault_arm(rig.disk, &fault);
+    churn(&rig, 400, 100);
+    assert_true(fault.hits > 2);
+    sel_disk_fault_clear(rig.disk);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
+static const struct sel_disk_ops *plain;
+
+static void submit_without_punch(struct sel_disk *disk, struct sel_disk_io *io) {
+    if (io->kind == SEL_DISK_PUNCH)
+        io->kind = SEL_DISK_STAT;
+    plain->submit(disk, io);
+}
+
+static struct sel_disk *wrap_without_punch(struct rig *rig, struct sel_disk *disk) {
+    static struct sel_disk_ops ops;
+    (void)rig;
+    plain = disk->ops;
+    ops = *plain;
+    ops.submit = submit_without_punch;
+    disk->ops = &ops;
+    return disk;
+}
+
+/* A file system that punches and keeps the blocks: its segments come back as a whole only. */
+static void test_idle_punch(void **state) {
+    (void)state;
+    struct rig rig;
+    create(&rig);
+    rig.config.limit_bytes = 12 << 20;
+    rig.wrap = wrap_without_punch;
+    rig_open(&rig);
+    churn(&rig, 400, 100);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_kind_fails),
-        cmocka_unit_test(test_index_fails),
-        cmocka_unit_test(test_stalled_sleeps),
+        cmocka_unit_test(test_one_kind_fails), cmocka_unit_test(test_index_fails),
+        cmocka_unit_test(test_stalled_sleeps), cmocka_unit_test(test_kept_space),
+        cmocka_unit_test(test_idle_punch),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
