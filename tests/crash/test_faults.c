@@ -1,49 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Faults of the disk under the record store: failed, held and short ios, full, read-only, failing and stalled disks
- * [D9], bit rot, the order of syncing and committing [D4], the limit [D6].
+ * [D9], the order of syncing and committing [D4], the limit [D6].
  */
 #include "lsm/format.h"
-#include "tests/crash/world.h"
+#include "tests/crash/scene.h"
 #include "tests/lib/test.h"
 
 #define KIND(kind) (1u << (kind))
-#define COUNT      6
-
-struct scene {
-    struct model model;
-    struct world world;
-    struct world_write writes[COUNT];
-};
-
-static struct scene scene;
-
-static void scene_open(bool faulty) {
-    struct selene_message message = {{0}};
-    struct sel_disk_sim_config config = {.seed = 1};
-    memset(&scene, 0, sizeof scene);
-    model_create(&scene.model);
-    world_create(&scene.world, &scene.model, 1);
-    scene.world.leads = true;
-    scene.world.faulty = faulty;
-    scene.world.config.segment_bytes = 256 << 10;
-    scene.world.config.group_ns = SEL_NS_PER_MS;
-    assert_ok(sel_disk_sim_create(&scene.world.sim, &config, &scene.world.clock));
-    assert_ok(sel_catalog_sim_create(&scene.world.catalog_sim));
-    WORLD_CHECK(world_open(&scene.world, &message) == 0, "opening: %s", message.text);
-}
-
-static void scene_close(void) {
-    world_destroy(&scene.world);
-    model_destroy(&scene.model);
-}
-
-static struct model_record *add(struct model_record *parent, bool has_row) {
-    struct model_spec spec = {.parent = parent, .tokens = (parent ? parent->fields.tokens : 0) + 7, .has_row = has_row};
-    struct model_record *record = model_add(&scene.model, &spec);
-    assert_non_null(record);
-    return record;
-}
 
 /* begin, again while it is to be retried, but not for ever. */
 static int begin_patiently(struct world_write *write, struct model_record *record, struct sel_lsm_write *parent) {
@@ -64,9 +28,9 @@ static void send_and_finish(struct world_write *write) {
 
 /* Two chains of three, all in flight together. */
 static void write_chains(void) {
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < SCENE_WRITES; i++) {
         struct world_write *parent = i % 3 ? &scene.writes[i - 1] : NULL;
-        struct model_record *record = add(parent ? parent->record : NULL, i % 2);
+        struct model_record *record = scene_add(parent ? parent->record : NULL, i % 2);
         if (parent && parent->write == NULL)
             scene.writes[i] = (struct world_write){.record = record, .result = SELENE_E_PARENT};
         else if (begin_patiently(&scene.writes[i], record, parent ? parent->write : NULL))
@@ -74,7 +38,7 @@ static void write_chains(void) {
         else
             send_and_finish(&scene.writes[i]);
     }
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < SCENE_WRITES; i++) {
         while (write_busy(&scene.writes[i]))
             world_turn(&scene.world);
         sel_lsm_write_free(&scene.writes[i].write);
@@ -86,7 +50,7 @@ static void compare_after_reopening(void) {
     struct selene_message message = {{0}};
     world_close(&scene.world); /* its error is the fault's */
     WORLD_CHECK(world_open(&scene.world, &message) == 0, "opening again: %s", message.text);
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < SCENE_WRITES; i++) {
         const struct world_write *write = &scene.writes[i];
         struct world_seen *seen = world_find(&scene.world, &write->record->fields.key);
         WORLD_CHECK((seen != NULL) == (write->result == 0), "record %d: result %s, %s", i,
@@ -113,7 +77,7 @@ static void every_io_fails_in_turn(enum sel_disk_fault_action action, uint32_t k
         world_check(&scene.world);
         compare_after_reopening();
         uint64_t hits = fault.hits;
-        struct model_record *later = add(NULL, true);
+        struct model_record *later = scene_add(NULL, true);
         WORLD_CHECK(write_whole(&scene.world, later) == 0, "writing goes not on");
         scene_close();
         if (hits == 0)
@@ -133,8 +97,8 @@ static void each_io_fails(void **state) {
 static void a_held_write_is_not_visible(void **state) {
     (void)state;
     scene_open(true);
-    struct model_record *first = add(NULL, true), *second = add(first, false);
-    WORLD_CHECK(write_whole(&scene.world, add(NULL, true)) == 0, "the store does not write");
+    struct model_record *first = scene_add(NULL, true), *second = scene_add(first, false);
+    WORLD_CHECK(write_whole(&scene.world, scene_add(NULL, true)) == 0, "the store does not write");
     struct sel_disk_fault fault = {
         .action = SEL_DISK_FAULT_HOLD, .kinds = KIND(SEL_DISK_WRITE), .countdown = 2, .names = "seg-*"};
     sel_disk_fault_arm(scene.world.disk, &fault);
@@ -221,7 +185,8 @@ static void data_is_durable_before_the_index(void **state) {
         for (int i = 0; i < 8; i++)
             write_chains();
         sel_catalog_sim_set_hook(scene.world.catalog_sim, NULL, NULL);
-        assert_int_equal(compared, 8 * (COUNT + COUNT / 2)); /* each record's pages, and the rows of half of them */
+        assert_int_equal(compared,
+                         8 * (SCENE_WRITES + SCENE_WRITES / 2)); /* each record's pages, and the rows of half of them */
         scene_close();
     }
 }
@@ -245,7 +210,7 @@ static void reading_is_deep(void **state) {
     struct sel_disk_sim_stats stats;
     scene_open(false);
     for (int i = 0; i < READS; i++) {
-        readings[i].record = add(NULL, false);
+        readings[i].record = scene_add(NULL, false);
         assert_ok(write_whole(&scene.world, readings[i].record));
     }
     uint64_t started_ns = scene.world.clock.mono;
@@ -287,7 +252,7 @@ static int fill(void) {
     for (;; written++) {
         uint32_t before = scene.model.count;
         struct world_write write;
-        int rc = begin_patiently(&write, add(NULL, written % 2), NULL);
+        int rc = begin_patiently(&write, scene_add(NULL, written % 2), NULL);
         if (rc) {
             assert_int_equal(rc, SELENE_E_NOSPACE);
             model_cut(&scene.model, before);
@@ -342,13 +307,13 @@ static void the_disk_degrades(int error, enum sel_lsm_state expected) {
         .kinds = KIND(SEL_DISK_WRITE) | KIND(SEL_DISK_ALLOCATE), .error = error, .countdown = 1, .repeat = UINT64_MAX};
     snprintf(world_where, sizeof world_where, "every write fails with %s", sel_error_name(error));
     scene_open(true);
-    struct model_record *safe = add(NULL, true);
+    struct model_record *safe = scene_add(NULL, true);
     assert_ok(write_whole(&scene.world, safe));
     sel_disk_fault_arm(scene.world.disk, &fault);
     unsigned warnings = scene.world.warnings;
     struct world_write write;
     for (int i = 0; i < 20 && !degraded(); i++) {
-        if (begin_patiently(&write, add(NULL, false), NULL))
+        if (begin_patiently(&write, scene_add(NULL, false), NULL))
             continue;
         send_and_finish(&write);
         while (write_busy(&write))
@@ -363,12 +328,12 @@ static void the_disk_degrades(int error, enum sel_lsm_state expected) {
         world_turn(&scene.world);
     }
     assert_int_equal(scene.world.warnings, warnings + 1);
-    assert_int_equal(write_begin(&write, &scene.world, add(NULL, false), NULL), SELENE_E_DEGRADED);
+    assert_int_equal(write_begin(&write, &scene.world, scene_add(NULL, false), NULL), SELENE_E_DEGRADED);
     assert_ok(world_read(&scene.world, safe, &safe->location, 0)); /* reading goes on */
     assert_ok(world_read(&scene.world, safe, &safe->location, 1));
     sel_disk_fault_clear(scene.world.disk);
     wait_for(false);
-    assert_ok(write_whole(&scene.world, add(safe, true)));
+    assert_ok(write_whole(&scene.world, scene_add(safe, true)));
     world_check(&scene.world);
     scene_close();
 }
@@ -383,12 +348,12 @@ static void full_readonly_failing(void **state) {
 static void a_disk_that_does_not_answer(void **state) {
     (void)state;
     scene_open(true);
-    struct model_record *safe = add(NULL, true);
+    struct model_record *safe = scene_add(NULL, true);
     assert_ok(write_whole(&scene.world, safe));
     struct sel_disk_fault fault = {.action = SEL_DISK_FAULT_HOLD, .kinds = KIND(SEL_DISK_WRITE), .countdown = 1};
     sel_disk_fault_arm(scene.world.disk, &fault);
     struct world_write write;
-    assert_ok(begin_patiently(&write, add(NULL, false), NULL));
+    assert_ok(begin_patiently(&write, scene_add(NULL, false), NULL));
     send_and_finish(&write);
     for (int i = 0; i < 35; i++) {
         world_turn(&scene.world);
@@ -397,7 +362,7 @@ static void a_disk_that_does_not_answer(void **state) {
     world_turn(&scene.world);
     assert_int_equal(sel_lsm_state(scene.world.lsm), SEL_LSM_STALLED);
     struct world_write other;
-    assert_int_equal(write_begin(&other, &scene.world, add(NULL, false), NULL), SELENE_E_DEGRADED);
+    assert_int_equal(write_begin(&other, &scene.world, scene_add(NULL, false), NULL), SELENE_E_DEGRADED);
     sel_disk_fault_release(scene.world.disk);
     wait_for(false);
     while (write_busy(&write))
@@ -405,100 +370,6 @@ static void a_disk_that_does_not_answer(void **state) {
     assert_ok(write.result); /* late, and whole */
     assert_ok(world_read(&scene.world, write.record, &write.record->location, 0));
     sel_lsm_write_free(&write.write);
-    scene_close();
-}
-
-/* ---- fault 22: one flipped byte anywhere in the segment files ---- */
-
-struct flip {
-    const char *name;
-    uint64_t offset;
-    uint32_t segment;
-};
-
-static bool hits(const struct flip *flip, uint64_t place, uint32_t blocks) {
-    uint64_t from = (uint64_t)(uint32_t)place * 4096;
-    return place >> 32 == flip->segment && flip->offset >= from && flip->offset < from + (uint64_t)blocks * 4096;
-}
-
-/* The twin has the same index or none; each record reads right or is a miss; those not hit read right. */
-static void open_flipped(const struct flip *flip, bool absent, const struct sel_catalog_sim *index) {
-    static struct world twin;
-    struct sel_lsm_stats stats;
-    (void)index;
-    world_create(&twin, &scene.model, 5);
-    twin.config = scene.world.config;
-    assert_ok(sel_disk_sim_clone(&twin.sim, scene.world.sim, 5, &twin.clock));
-    sel_disk_sim_crash(twin.sim, SEL_DISK_SIM_KEEP, 5);
-    uint8_t byte;
-    assert_ok(sel_disk_sim_peek(twin.sim, flip->name, flip->offset, &byte, 1));
-    byte ^= (uint8_t)(1 + flip->offset % 255);
-    assert_ok(sel_disk_sim_poke(twin.sim, flip->name, flip->offset, &byte, 1));
-    twin.catalog_sim = absent ? NULL : scene.world.catalog_sim;
-    if (absent)
-        assert_ok(sel_catalog_sim_create(&twin.catalog_sim));
-    snprintf(world_where, sizeof world_where, "%s byte %llu flipped, index %s", flip->name,
-             (unsigned long long)flip->offset, absent ? "absent" : "intact");
-    WORLD_CHECK(world_open(&twin, NULL) == 0, "the store does not open");
-    sel_lsm_get_stats(twin.lsm, &stats);
-    for (uint32_t i = 0; i < scene.model.count; i++) {
-        const struct model_record *record = &scene.model.records[i];
-        const struct sel_location *at = &record->location;
-        const struct world_seen *seen = world_find(&twin, &record->fields.key);
-        bool hit = hits(flip, at->pages, at->pages_blocks), row_hit = hits(flip, at->row, at->row_blocks);
-        bool head = absent && flip->offset < 4096 && (at->pages >> 32 == flip->segment);
-        bool row_head = absent && flip->offset < 4096 && (at->row >> 32 == flip->segment);
-        WORLD_CHECK(seen || hit || head, "record %u is lost", i);
-        WORLD_CHECK(seen || stats.torn_extents + stats.bad_segments + stats.future_segments > 0,
-                    "a loss is not counted");
-        if (seen)
-            WORLD_CHECK(world_read(&twin, record, &seen->location, 0) == 0 || (hit && !absent),
-                        "record %u: the pages are not right", i);
-        if (seen && seen->has_row)
-            WORLD_CHECK(world_read(&twin, record, &seen->location, 1) == 0 || (row_hit && !absent),
-                        "record %u: the row is not right", i);
-        WORLD_CHECK(!seen || seen->has_row || record->row == MODEL_ROW_NONE || row_hit || row_head,
-                    "record %u: the row is lost", i);
-    }
-    world_check(&twin);
-    world_abort(&twin);
-    sel_disk_sim_destroy(&twin.sim);
-    if (absent)
-        sel_catalog_sim_destroy(&twin.catalog_sim);
-}
-
-static const char *segment_names[16];
-static int segment_count;
-
-static void collect_name(void *context, const char *name) {
-    (void)context;
-    if (strncmp(name, "seg-", 4) == 0 && segment_count < 16)
-        segment_names[segment_count++] = strdup(name);
-}
-
-static void one_byte_flipped(void **state) {
-    (void)state;
-    uint64_t stride = test_count("SELENE_TEST_STRIDE", 509), flips = 0;
-    scene_open(false);
-    for (int i = 0; i < 4; i++)
-        assert_ok(write_whole(&scene.world, add(NULL, i % 2)));
-    assert_ok(world_close(&scene.world));
-    sel_disk_sim_visit(scene.world.sim, collect_name, NULL);
-    assert_true(segment_count >= 2);
-    for (int i = 0; i < segment_count; i++) {
-        struct flip flip = {.name = segment_names[i]};
-        uint64_t size;
-        assert_int_equal(sscanf(flip.name, "seg-%8x.sel", &flip.segment), 1);
-        assert_ok(sel_disk_sim_size(scene.world.sim, flip.name, &size));
-        /* Heads and headers densely, the rest by strides. */
-        for (; flip.offset < size; flip.offset += flip.offset % 4096 < 256 ? 7 : stride) {
-            open_flipped(&flip, false, NULL);
-            open_flipped(&flip, true, NULL);
-            flips++;
-        }
-        free((void *)(uintptr_t)segment_names[i]);
-    }
-    printf("%llu flips\n", (unsigned long long)flips);
     scene_close();
 }
 
@@ -511,7 +382,6 @@ int main(void) {
         cmocka_unit_test(the_limit_holds),
         cmocka_unit_test(full_readonly_failing),
         cmocka_unit_test(a_disk_that_does_not_answer),
-        cmocka_unit_test(one_byte_flipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
