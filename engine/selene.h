@@ -161,7 +161,8 @@ struct selene_device_state {
 
 /* Starts to restore the first `tokens` tokens of the prefix (from selene_lookup; what is held now decides). Device
  * memory belongs to the store until the RESTORE event, whose `tokens` says how many are good: bytes beyond that are
- * undefined, and the row is valid only when result is 0. `*ticket` names it in the event. SELENE_E_NOTFOUND: nothing
+ * undefined. The row is that of exactly `tokens` tokens, also when that is less than was asked for (result not 0); with
+ * 0 tokens, or cancelled, nothing is good. `*ticket` names it in the event. SELENE_E_NOTFOUND: nothing
  * usable is held any more; SELENE_E_RETRY: no slots or too much in flight now. */
 SELENE_API int selene_restore(selene_store *store, const selene_prefix *prefix, uint64_t tokens,
                               const struct selene_device_state *state, uint64_t *ticket);
@@ -205,7 +206,8 @@ SELENE_API int selene_drain(selene_store *store, uint64_t deadline_ns, uint64_t 
 
 enum selene_event_kind {
     SELENE_EVENT_PUBLISH =
-        1, /* result 0: the record is in memory (or, without a warm tier, committed) and can be found */
+        1, /* result 0: the record is in memory (or, without a warm tier, committed) and can be found. Not 0: without
+              rows what came before `tokens` may be held all the same */
     SELENE_EVENT_RESTORE = 2,
     SELENE_EVENT_DRAIN = 3,
     SELENE_EVENT_COMMITTED = 4, /* with report_commits: key and tokens of a record that is now on disk for good */
