@@ -377,6 +377,88 @@ static void test_parents_first(void **state) {
     }
 }
 
+/* [P3]: a child whose own data is there first still commits after its parent; and a parent that is committed stays on
+ * disk while a child is on its way. */
+static void test_child_waits_for_parent(void **state) {
+    (void)state;
+    /* Each record is two writes, pages and row, the parent's before the child's. */
+    for (uint64_t countdown = 1; countdown <= 3; countdown += 2) {
+        struct sequence chain;
+        struct device_request request;
+        struct selene_event event;
+        struct committed committed = {.count = 0};
+        struct sel_disk_fault hold = {
+            .action = SEL_DISK_FAULT_HOLD, .kinds = 1u << SEL_DISK_WRITE, .countdown = countdown, .repeat = 1};
+        uint64_t ticket;
+        begin(&world_with_rows, 100, 0);
+        request_make(&world, &request, 0, 16);
+        sequence_make(&world, &chain, 1, 100);
+        assert_int_equal(world_publish(&world, &request, &chain, 10), SELENE_ACCEPTED);
+        assert_int_equal(world_drain(&world).result, 0); /* the segments are there */
+        for (int i = 0; i < 200; i++)
+            world_poll(&world, &event, 1);
+        assert_int_equal(world_publish(&world, &request, &chain, 40), SELENE_ACCEPTED);
+        assert_int_equal(world_publish(&world, &request, &chain, 90), SELENE_ACCEPTED);
+        sel_disk_fault_arm(world.disk, &hold);
+        assert_ok(selene_drain(world.store, 0, &ticket));
+        for (int i = 0; i < 300; i++)
+            assert_int_equal(world_poll(&world, &event, 1), 0);
+        assert_int_equal(sel_disk_fault_held(world.disk), 2);
+        sel_tree_visit(world.store->tree, note_committed, &committed);
+        assert_int_equal(committed.count, countdown == 1 ? 1 : 2);
+        if (countdown == 3)
+            assert_true(world_node(&world, &chain, 40)->tier[SEL_TIER_DISK].pins > 0);
+        sel_disk_fault_clear(world.disk);
+        sel_disk_fault_release(world.disk);
+        event = world_wait(&world, ticket);
+        assert_int_equal(event.result, 0);
+        assert_int_equal(event.drained_written, 2);
+        assert_int_equal(world_node(&world, &chain, 40)->tier[SEL_TIER_DISK].pins, 0);
+        world_check(&world);
+        sequence_free(&chain);
+        request_free(&world, &request);
+        world_destroy(&world);
+    }
+}
+
+/* [fault 24]: publishes that wait for their caller's event take slots, but leave a window for restores. */
+static void test_restore_beside_publishes(void **state) {
+    enum { COUNT = 60 };
+    static struct device_request requests[COUNT];
+    static struct sequence chains[COUNT];
+    struct selene_publish_result result = {0};
+    uint32_t wait = 0;
+    int started = 0;
+    (void)state;
+    begin(&world_with_rows, 24, 0);
+    for (int i = 0; i < COUNT; i++) {
+        request_make(&world, &requests[i], (uint32_t)i * 8, 8);
+        sequence_make(&world, &chains[i], (uint64_t)i + 1, 64);
+    }
+    assert_int_equal(world_publish(&world, &requests[0], &chains[0], 60), SELENE_ACCEPTED);
+    world_reopen(&world, chains, COUNT);
+    for (int i = 1; i < COUNT && result.answer == SELENE_ACCEPTED; i++) {
+        requests[i].state.wait = &wait;
+        request_fill(&world, &requests[i], &chains[i], 60);
+        assert_ok(selene_publish(world.store, chains[i].prefix, 60, &requests[i].state, &result));
+        started += result.answer == SELENE_ACCEPTED;
+    }
+    assert_int_equal(result.answer, SELENE_RETRY);
+    assert_int_equal(result.reason, SELENE_RETRY_SLOTS);
+    assert_int_equal(world_restore(&world, &requests[0], &chains[0], 64, NULL), 60);
+    __atomic_store_n(&wait, 1, __ATOMIC_RELEASE);
+    struct selene_event event;
+    for (int round = 0; round < 1000 && started; round++)
+        started -= world_poll(&world, &event, 1);
+    assert_int_equal(started, 0);
+    world_check(&world);
+    for (int i = 0; i < COUNT; i++) {
+        request_free(&world, &requests[i]);
+        sequence_free(&chains[i]);
+    }
+    world_destroy(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_restores_share_reads),
@@ -387,6 +469,8 @@ int main(void) {
         cmocka_unit_test(test_drain_deadline),
         cmocka_unit_test(test_held_write),
         cmocka_unit_test(test_parents_first),
+        cmocka_unit_test(test_child_waits_for_parent),
+        cmocka_unit_test(test_restore_beside_publishes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
