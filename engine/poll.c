@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * selene_poll: one round of everything. Completions first, since they free what others wait for; then those who wait;
- * then what is ahead of need; then what all of that submitted is handed to the kernel. Each step costs nothing when it
- * has nothing to do [M4].
+ * selene_poll: one round of everything. The eventfd is emptied before anything is looked for (wake.c); then completions,
+ * since they free what others wait for; then those who wait; then what is ahead of need; then what all of that
+ * submitted is handed to the kernel. Each step costs nothing when it has nothing to do [M4].
  */
 #include "engine/store_priv.h"
 
@@ -29,6 +29,7 @@ static void disk_steps(selene_store *store) {
 }
 
 void sel_store_step(selene_store *store) {
+    sel_store_quiet_down(store);
     store->device->ops->poll(store->device);
     if (store->lsm)
         sel_lsm_poll(store->lsm);
@@ -41,7 +42,8 @@ void sel_store_step(selene_store *store) {
     }
     if (store->drain)
         sel_drain_step(store);
-    sel_store_quiet_down(store, ran > 0);
+    if (ran > 0)
+        store->quiet = false;
 }
 
 int selene_poll(selene_store *store, struct selene_event *events, size_t capacity) {

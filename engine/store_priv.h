@@ -134,8 +134,8 @@ int sel_options_check_planes(const struct selene_options *options, struct selene
 int sel_store_usable(const selene_store *store);
 uint32_t sel_fork_generation(void);
 void sel_store_wake(void *store); /* any thread: makes the eventfd readable */
-/* Empties the eventfd when it may have been written; `worked`: this poll found something to do. */
-void sel_store_quiet_down(selene_store *store, bool worked);
+/* Empties the eventfd when it may have been written; what it announced is looked for afterwards. */
+void sel_store_quiet_down(selene_store *store);
 /* After a call that submitted something: hands it on, and makes sure that a caller who only waits will poll. */
 void sel_store_kick(selene_store *store);
 /* One round of everything. */

@@ -2,9 +2,10 @@
  *
  * Sleeping and waking [P10]: the eventfd that callers wait on, and forks.
  *
- * Two write to the eventfd: helper threads through sel_store_wake, which also set `signalled`, and the disk's ring in
- * the kernel, which cannot. So poll reads it when `signalled` is set, while there is work, and until one read found it
- * empty; after that an idle poll makes no system call, but for one in 64 in case the ring wrote late.
+ * Two write to the eventfd: helper threads through sel_store_wake, which also set `signalled`, and the disk and its ring
+ * in the kernel, which cannot. So poll reads it when `signalled` is set, while there is work, and until one read found
+ * it empty; after that an idle poll makes no system call, but for one in 64 in case the ring wrote late. It is read
+ * before the round looks for what it announced, never after: what comes in between announces itself again.
  */
 #include "engine/store_priv.h"
 
@@ -53,17 +54,15 @@ void sel_store_wake(void *context) {
     atomic_store_explicit(&store->signalled, true, memory_order_release);
 }
 
-void sel_store_quiet_down(selene_store *store, bool worked) {
+void sel_store_quiet_down(selene_store *store) {
     uint64_t count;
     bool signalled = atomic_load_explicit(&store->signalled, memory_order_acquire);
-    if (worked)
-        store->quiet = false;
     if (store->quiet && !signalled && ++store->idle_polls % SEL_IDLE_POLLS != 0)
         return;
     if (signalled)
         atomic_store_explicit(&store->signalled, false, memory_order_relaxed);
-    if (read(store->event_fd, &count, sizeof count) < 0 && !worked)
-        store->quiet = true;
+    if (read(store->event_fd, &count, sizeof count) < 0)
+        store->quiet = true; /* until this round finds something to do */
 }
 
 void sel_store_kick(selene_store *store) {

@@ -5,6 +5,7 @@
 #include "tests/unit/engine/world.h"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -270,6 +271,39 @@ static void test_sleeping(void **state) {
     world_destroy(&world);
 }
 
+/* Stands for a disk whose ring completes something in the middle of a poll, after the poll looked for completions. */
+struct late_device {
+    struct sel_device device;
+    int event_fd; /* -1: nothing completes */
+};
+static void late_poll(struct sel_device *device) {
+    const struct late_device *late = SEL_CONTAINER(device, struct late_device, device);
+    if (late->event_fd >= 0)
+        assert_ok(eventfd_write(late->event_fd, 1));
+}
+
+/* What is announced during a poll is still announced after it: a caller that only waits is not left asleep. */
+static void test_late_signal(void **state) {
+    static const struct sel_device_ops ops = {.poll = late_poll};
+    struct late_device late = {{&ops}, -1};
+    struct selene_event event;
+    (void)state;
+    world_init(&world, &world_with_rows, 4, 10, true);
+    world.env.device = &late.device;
+    world_open(&world);
+    assert_true(selene_poll(world.store, &event, 1) == 0);
+    for (int quiet = 0; quiet < 2; quiet++) {
+        while (readable(world.store) || !world.store->quiet)
+            assert_true(selene_poll(world.store, &event, 1) == 0);
+        world.store->quiet = quiet; /* 0: as after a poll that found something to do */
+        late.event_fd = selene_event_fd(world.store);
+        assert_true(selene_poll(world.store, &event, 1) == 0);
+        late.event_fd = -1;
+        assert_true(readable(world.store));
+    }
+    world_destroy(&world);
+}
+
 /* Records of another layout in the same directory: never matched, never lost, in nobody's way. */
 static void test_two_layouts(void **state) {
     struct world other;
@@ -311,7 +345,7 @@ int main(void) {
         cmocka_unit_test(test_bad_options), cmocka_unit_test(test_directory_in_use),
         cmocka_unit_test(test_budget),      cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_fork),        cmocka_unit_test(test_sleeping),
-        cmocka_unit_test(test_two_layouts),
+        cmocka_unit_test(test_late_signal), cmocka_unit_test(test_two_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
