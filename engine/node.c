@@ -84,6 +84,9 @@ void sel_node_identify(const selene_store *store, const struct sel_node *node, s
 
 int sel_node_describe(const selene_store *store, const struct sel_node *node, struct sel_lsm_record *record,
                       struct sel_key **keys) {
+    *keys = NULL;
+    if (sel_node_foreign(store, node)) /* its pages are of another size */
+        return SELENE_E_INVALID;
     sel_node_identify(store, node, record);
     *keys = malloc(record->page_key_count * sizeof **keys + 1);
     if (!*keys)

@@ -11,6 +11,11 @@
 int sel_recover_visit(void *context, const struct sel_lsm_record *record, const struct sel_location *location) {
     selene_store *store = context;
     struct sel_node *parent = NULL, *node;
+    /* The namespace stands for the page size, too: a directory that says otherwise lies, and whatever is computed from
+     * this store's layout would be wrong for the record. */
+    if (memcmp(record->ns, store->layout->ns, sizeof record->ns) == 0 &&
+        record->page_tokens != store->layout->desc.page_tokens)
+        return SELENE_E_INVALID;
     if (record->parent_tokens) {
         parent = sel_tree_find(store->tree, record->ns, &record->parent_key, record->parent_tokens);
         if (!parent)

@@ -187,9 +187,10 @@ bool sel_node_row_readable(const struct sel_node *node, enum sel_tier tier);
 /* The cheapest tier that has the part; -1: none. */
 int sel_node_tier(const struct sel_node *node, enum sel_lsm_part part);
 bool sel_node_row_usable(void *store, const struct sel_node *node); /* sel_tree_usable */
-/* Identifies the record to the lsm: enough to read it. */
+/* Identifies a record of this store's layout to the lsm: enough to read it. */
 void sel_node_identify(const selene_store *store, const struct sel_node *node, struct sel_lsm_record *record);
-/* All that the index keeps of it; `*keys` (malloc'ed) is what record->page_keys points to. */
+/* All that the index keeps of it; `*keys` (malloc'ed) is what record->page_keys points to. SELENE_E_INVALID for a
+ * record of another layout. */
 int sel_node_describe(const selene_store *store, const struct sel_node *node, struct sel_lsm_record *record,
                       struct sel_key **keys);
 /* The chain from a node to its root, node first, in store->chain; SELENE_E_NOMEM or 0. */

@@ -208,12 +208,57 @@ static void test_write_fails_twice(void **state) {
     world_destroy(&world);
 }
 
+/* A directory that calls pages of another size by this layout's namespace: such records are refused and change nothing
+ * for those that are right. Records of other layouts may have any size, and are never described as if they were ours. */
+static void test_lying_page_size(void **state) {
+    (void)state;
+    begin(&world_with_rows, false);
+    struct sel_key key = {{1}}, *keys;
+    struct sel_location location = {.sequence = 1000, .pages = 1, .pages_blocks = 1};
+    struct sel_lsm_record record = {.tokens = 4, .key = key, .page_keys = &key, .page_key_count = 1}, described;
+    for (uint32_t page_tokens = 1; page_tokens <= 4; page_tokens *= 4) {
+        memcpy(record.ns, world.store->layout->ns, sizeof record.ns);
+        record.page_tokens = page_tokens;
+        record.tokens = page_tokens;
+        assert_int_equal(sel_recover_visit(world.store, &record, &location), SELENE_E_INVALID);
+    }
+    record.ns[0] ^= 1;
+    assert_ok(sel_recover_visit(world.store, &record, &location));
+    struct sel_node *node = sel_tree_find(world.store->tree, record.ns, &key, record.tokens);
+    assert_non_null(node);
+    assert_int_equal(sel_node_describe(world.store, node, &described, &keys), SELENE_E_INVALID);
+    assert_null(keys);
+    sel_disk_detach(world.store, node);
+    sel_tree_release(world.store->tree, &node);
+    restore_gives(100, 0);
+    end();
+}
+
+/* The first record of a store's own layout that recovery meets decides for the tree what a page is: it must be right. */
+static void test_lying_page_size_first(void **state) {
+    (void)state;
+    world_init(&world, &world_with_rows, 256, 100, true);
+    world_disk(&world, 1);
+    world_open(&world);
+    struct sel_key key = {{1}};
+    struct sel_location location = {.sequence = 1000, .pages = 1, .pages_blocks = 1};
+    struct sel_lsm_record record = {.page_tokens = 4, .tokens = 4, .key = key, .page_keys = &key, .page_key_count = 1};
+    memcpy(record.ns, world.store->layout->ns, sizeof record.ns);
+    (void)sel_recover_visit(world.store, &record, &location);
+    request_make(&world, &request, 0, 32);
+    sequence_make(&world, &chain, 1, 120);
+    assert_int_equal(world_publish(&world, &request, &chain, 100), SELENE_ACCEPTED);
+    restore_gives(100, 0);
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_then_disk), cmocka_unit_test(test_both_tiers),
         cmocka_unit_test(test_disk_with_rows),   cmocka_unit_test(test_disk_without_rows),
         cmocka_unit_test(test_bad_row),          cmocka_unit_test(test_read_errors),
         cmocka_unit_test(test_nth_write_fails),  cmocka_unit_test(test_write_fails_twice),
+        cmocka_unit_test(test_lying_page_size),  cmocka_unit_test(test_lying_page_size_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
