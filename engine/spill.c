@@ -275,6 +275,9 @@ int sel_spill_chain(selene_store *store, struct sel_node *node) {
     size_t first = 0;
     while (first < count && !store->chain[first]->tier[SEL_TIER_DISK].present)
         first++;
+    /* One whose copy there is bad is about to leave; what is under it must wait until it was written again. */
+    if (first < count && (store->chain[first]->flags & (SEL_BAD_DISK | SEL_DOOMED)))
+        return SELENE_E_RETRY;
     while (first-- > 0) {
         struct sel_node *next = store->chain[first];
         struct sel_memory *memory = next->memory;

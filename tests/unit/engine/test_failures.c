@@ -252,6 +252,27 @@ static void test_lying_page_size_first(void **state) {
     end();
 }
 
+/* A record whose disk copy turned out bad while somebody holds it there is parked already but not off the disk yet: it
+ * cannot be written now, nor anything under it, and saying that it is on its way would keep write-back trying. */
+static void test_bad_copy_held(void **state) {
+    (void)state;
+    begin(&world_with_rows, false);
+    struct sel_node *node = world_node(&world, &chain, 100), *parent = world_node(&world, &chain, 70);
+    sel_pin(world.store, node, SEL_TIER_DISK);
+    sel_copy_failed(world.store, node, SEL_TIER_DISK, SEL_LSM_PAGES, SELENE_E_IO);
+    assert_int_equal(sel_spill_chain(world.store, node), SELENE_E_RETRY);
+    assert_int_equal(world_publish(&world, &request, &chain, 120), SELENE_ACCEPTED);
+    assert_int_equal(sel_spill_chain(world.store, world_node(&world, &chain, 120)), SELENE_E_RETRY);
+    assert_int_equal(world.store->spill_count, 0);
+    sel_unpin(world.store, node, SEL_TIER_DISK);
+    assert_false(node->tier[SEL_TIER_DISK].present);
+    assert_true(parent->tier[SEL_TIER_DISK].present);
+    assert_int_equal(world_drain(&world).drained_written, 2);
+    world_reopen(&world, &chain, 1);
+    restore_gives(120, 0);
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory_then_disk), cmocka_unit_test(test_both_tiers),
@@ -259,6 +280,7 @@ int main(void) {
         cmocka_unit_test(test_bad_row),          cmocka_unit_test(test_read_errors),
         cmocka_unit_test(test_nth_write_fails),  cmocka_unit_test(test_write_fails_twice),
         cmocka_unit_test(test_lying_page_size),  cmocka_unit_test(test_lying_page_size_first),
+        cmocka_unit_test(test_bad_copy_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
