@@ -263,14 +263,15 @@ struct sel_lsm {
     /* totals over segments, see sel_segment_account */
     uint64_t allocated_bytes, live_bytes, dead_bytes, reclaimable_bytes;
     uint64_t catalog_bytes;
-    uint64_t open_values;   /* catalogue values that writes not yet committed will need */
-    bool pressed;           /* begin found no room */
-    uint64_t blocked[2];    /* the segments that it would have needed */
-    bool look_forward;      /* ... that forward.c should */
-    bool reclaim;           /* something changed that reclaim.c should look at */
-    uint64_t look_again_ns; /* ... even if nothing changes */
-    uint64_t forward_ns;    /* no copy forward before */
-    uint64_t reclaim_ns;    /* not before, after a failure */
+    uint64_t open_values;    /* catalogue values that writes not yet committed will need */
+    bool pressed;            /* begin found no room */
+    uint64_t blocked[2];     /* the segments that it would have needed */
+    uint64_t blocked_values; /* ... and the growth of the catalogue */
+    bool look_forward;       /* ... that forward.c should */
+    bool reclaim;            /* something changed that reclaim.c should look at */
+    uint64_t look_again_ns;  /* ... even if nothing changes */
+    uint64_t forward_ns;     /* no copy forward before */
+    uint64_t reclaim_ns;     /* not before, after a failure */
 
     struct sel_list writes, deferred, group;
     uint64_t group_filled, group_since_ns, flush_sequence;
@@ -343,6 +344,7 @@ int sel_make_segment(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes);
 
 /* space.c */
 uint64_t sel_space_catalog(const struct sel_lsm *lsm); /* the file and what it may grow by */
+uint64_t sel_space_values(uint32_t page_keys);         /* what a record with so many may add to it */
 bool sel_space_room(const struct sel_lsm *lsm, uint64_t bytes);
 /* The segment in which an extent of so many bytes fits; E_RETRY, E_NOSPACE. Reserving takes it. */
 int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy, struct sel_segment **out);

@@ -19,6 +19,8 @@ uint64_t sel_space_catalog(const struct sel_lsm *lsm) {
     return lsm->catalog_bytes + CATALOG_SLACK + lsm->open_values * VALUE_GROWTH + SEL_MIN(removals, lsm->catalog_bytes);
 }
 
+uint64_t sel_space_values(uint32_t page_keys) { return (1 + (uint64_t)sel_keys_parts(page_keys)) * VALUE_GROWTH; }
+
 bool sel_space_room(const struct sel_lsm *lsm, uint64_t bytes) {
     uint64_t limit = lsm->config.limit_bytes, used = lsm->allocated_bytes + sel_space_catalog(lsm);
     return limit == 0 || (used <= limit && bytes <= limit - used);
@@ -151,7 +153,8 @@ uint64_t sel_lsm_shortage(const struct sel_lsm *lsm, uint64_t bytes) {
     uint64_t spares = 0;
     SEL_LIST_FOR_EACH(at, (struct sel_list *)&lsm->spare)
     spares += SEL_LIST_ENTRY(at, struct sel_segment, link)->allocated;
-    uint64_t need = lsm->allocated_bytes + sel_space_catalog(lsm) + VALUE_GROWTH + ahead_missing(lsm, -1) + extra;
+    uint64_t need = lsm->allocated_bytes + sel_space_catalog(lsm) + ahead_missing(lsm, -1) + extra;
+    need += SEL_MAX(VALUE_GROWTH, lsm->blocked_values);
     uint64_t coming = lsm->reclaimable_bytes - spares + lsm->removal_bytes;
     need = need > coming ? need - coming : 0;
     return need > limit ? sel_align_up(need - limit, SEL_DISK_BLOCK) : 0;

@@ -148,7 +148,9 @@ static int reserve(struct sel_lsm_write *write) {
         bytes[i] = write->part[i].header_bytes + write->part[i].data_bytes;
     if (sel_space_oversize(lsm, bytes[0], bytes[1]))
         return SELENE_E_OVERSIZE;
-    int rc = sel_space_room(lsm, 0) ? 0 : SELENE_E_NOSPACE;
+    uint64_t values = sel_space_values(write->record.page_key_count);
+    int rc = sel_space_room(lsm, values) ? 0 : SELENE_E_NOSPACE;
+    lsm->blocked_values = rc ? values : 0;
     for (uint8_t i = 0; i < 2 && !rc; i++)
         if (bytes[i])
             rc = sel_space_find(lsm, i, bytes[i], false, &segment[i]);

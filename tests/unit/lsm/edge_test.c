@@ -3,6 +3,7 @@
  * Edges of the record store that need a longer run-up: persistent faults of one kind only [D9], room that is promised and
  * does not come back [D5, D6], hostile bytes in segments and catalogue [D8].
  */
+#include "lsm/lsm_priv.h"
 #include "tests/lib/lsm_rig.h"
 #include "tests/lib/test.h"
 
@@ -159,6 +160,30 @@ static void test_kept_space(void **state) {
     rig_destroy(&rig);
 }
 
+/* What a record of many page keys adds to the catalogue is reserved before it begins, like its data [D6]. */
+static void test_catalogue_growth(void **state) {
+    (void)state;
+    static const uint64_t tiny[] = {64, 0};
+    struct rig rig;
+    rig_create(&rig, RIG_SIM, "edge", tiny, 1, 0);
+    rig.config.segment_bytes = 16 << 20;
+    rig.config.limit_bytes = UINT64_C(1) << 30;
+    rig_open(&rig);
+    struct rig_record first = {.id = 1, .tokens = 16}, small = {.id = 2, .tokens = 16},
+                      large = {.id = 3, .tokens = 25600};
+    assert_ok(rig_write(&rig, &first, NULL));
+    turns(&rig, 50, SEL_NS_PER_MS);
+    struct sel_lsm_stats stats = rig_stats(&rig);
+    rig.lsm->config.limit_bytes = stats.allocated_bytes + stats.catalog_bytes + (160 << 10);
+    assert_ok(rig_write(&rig, &small, NULL));
+    assert_int_equal(rig_begin(&rig, &large, NULL), SELENE_E_NOSPACE); /* 229 values */
+    assert_true(sel_lsm_shortage(rig.lsm, 0) > 0);                     /* and the engine hears of it */
+    rig.lsm->config.limit_bytes += 256 << 10;
+    assert_ok(rig_write(&rig, &large, NULL));
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 static const struct sel_disk_ops *plain;
 
 static void submit_without_punch(struct sel_disk *disk, struct sel_disk_io *io) {
@@ -194,7 +219,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_kind_fails), cmocka_unit_test(test_index_fails),
         cmocka_unit_test(test_stalled_sleeps), cmocka_unit_test(test_kept_space),
-        cmocka_unit_test(test_idle_punch),
+        cmocka_unit_test(test_idle_punch),     cmocka_unit_test(test_catalogue_growth),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
