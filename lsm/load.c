@@ -227,7 +227,7 @@ static void to_record(struct sel_lsm_record *record, const struct sel_record_ent
     memcpy(record->ns, entry->ns, sizeof record->ns);
 }
 
-/* Shows the record to the visitor. 0: it is live now; SELENE_E_CORRUPT or what the visitor said: refused. */
+/* Shows the record, whose places fit, to the visitor. 0: it is live now; what the visitor said: refused. */
 int sel_open_show(struct sel_opening *opening, const struct sel_record_entry *entry, const struct sel_key *keys) {
     struct sel_lsm *lsm = opening->lsm;
     struct sel_lsm_record record;
@@ -287,7 +287,7 @@ static int begin_record(struct sel_opening *opening, uint64_t key, const uint8_t
     int rc = gathered(opening);
     if (rc)
         return rc;
-    if (key >= lsm->next_sequence)
+    if (key >= lsm->next_sequence && key < SEL_SEQUENCE_MAX) /* others are of no record */
         lsm->next_sequence = key + 1;
     if (sel_record_entry_unpack(&opening->entry, key, value))
         return drop(opening, key, true);

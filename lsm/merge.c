@@ -142,6 +142,16 @@ static void attach_pages(const struct sel_opening *opening, struct sel_record_en
     entry->pages_generation = generation_at(opening->lsm, pages->place);
 }
 
+/* A hostile catalogue can have records of its own where something was found: whoever is shown first has the blocks. */
+static bool row_fits(const struct sel_opening *opening, struct sel_record_entry *entry) {
+    if (entry->location.row == 0 || sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW))
+        return true;
+    entry->has_row = entry->row_replicated = false;
+    entry->row_sequence = entry->row_generation = entry->location.row = 0;
+    entry->location.row_blocks = 0;
+    return false;
+}
+
 static int show_found(struct sel_opening *opening, struct sel_found *found) {
     struct sel_lsm *lsm = opening->lsm;
     struct sel_record_entry *entry = &found->entry;
@@ -149,7 +159,10 @@ static int show_found(struct sel_opening *opening, struct sel_found *found) {
     attach_pages(opening, entry, found);
     if (entry->has_row)
         attach_row(opening, entry);
-    int rc = sel_open_show(opening, entry, found->page_keys);
+    row_fits(opening, entry);
+    int rc = SELENE_E_CORRUPT;
+    if (sel_open_place_fits(lsm, entry, SEL_LSM_PAGES))
+        rc = sel_open_show(opening, entry, found->page_keys);
     if (rc == SELENE_E_NOMEM)
         return rc;
     found->accepted = rc == 0;
@@ -183,9 +196,9 @@ static bool find_places(struct sel_opening *opening, struct sel_record_entry *en
     }
     if (entry->location.row && !sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW)) {
         attach_row(opening, entry);
-        *changed |= entry->has_row;
+        *changed |= row_fits(opening, entry) && entry->has_row;
     }
-    return true;
+    return sel_open_place_fits(opening->lsm, entry, SEL_LSM_PAGES);
 }
 
 static int keep_changed(struct sel_opening *opening, const struct sel_record_entry *entry) {
