@@ -35,6 +35,7 @@ struct sel_opening {
     struct sel_record_entry entry;
     struct sel_key *keys;
     uint32_t key_capacity, keys_gathered;
+    uint64_t torn_bytes_read; /* by the scan of the segment at hand */
     /* what the scan found */
     struct sel_found *found;
     size_t found_count, found_capacity;

@@ -4,6 +4,9 @@
  * a header of the segment's generation that names its own place. A whole one is hopped over; after a torn one, a hole or
  * garbage the search goes on at the next block. Live extents are skipped. Memory does not depend on what is in the file
  * but for 16 MiB of header at most and a description of each whole extent.
+ *
+ * Extents never overlap, so looking at torn ones cannot take more reading than the segment has bytes. Where it takes
+ * twice that, somebody has laid headers over each other to make opening slow: the rest of the segment is given up.
  */
 #include "lsm/open.h"
 
@@ -81,6 +84,7 @@ static int try_extent(struct sel_opening *opening, struct sel_segment *segment, 
     if (raw == NULL)
         return SELENE_E_NOMEM;
     struct sel_extent extent;
+    uint64_t before = opening->lsm->stats.tail_bytes_read;
     int rc = read_range(segment, offset, raw, header_bytes);
     if (!rc)
         rc = sel_extent_unpack(&extent, raw, header_bytes, &place, NULL);
@@ -96,17 +100,22 @@ static int try_extent(struct sel_opening *opening, struct sel_segment *segment, 
         rc = keep(opening, segment, &extent);
     } else if (rc != SELENE_E_NOMEM) {
         opening->lsm->stats.torn_extents++;
+        opening->torn_bytes_read += opening->lsm->stats.tail_bytes_read - before;
         rc = 0;
     }
     sel_buffer_put(opening->lsm, &raw);
     return rc;
 }
 
+static bool is_forged(const struct sel_opening *opening, const struct sel_segment *segment) {
+    return opening->torn_bytes_read > 2 * segment->bytes;
+}
+
 /* One window; *next is where to go on. */
 static int scan_window(struct sel_opening *opening, struct sel_segment *segment, const uint8_t *window, uint64_t offset,
                        uint64_t bytes, uint64_t *next) {
     *next = offset + bytes;
-    for (uint64_t at = 0; at < bytes; at += SEL_DISK_BLOCK) {
+    for (uint64_t at = 0; at < bytes && !is_forged(opening, segment); at += SEL_DISK_BLOCK) {
         uint64_t hop;
         if (memcmp(window + at, SEL_EXTENT_MAGIC, 8) != 0)
             continue;
@@ -134,7 +143,8 @@ int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment) {
     unsigned errors = 0;
     uint8_t *window = sel_buffer_get(opening->lsm, SCAN_MAX);
     int rc = window ? 0 : SELENE_E_NOMEM;
-    while (!rc && errors < SCAN_ERRORS) {
+    opening->torn_bytes_read = 0;
+    while (!rc && errors < SCAN_ERRORS && !is_forged(opening, segment)) {
         offset = skip_live(segment, offset);
         if (offset >= segment->bytes)
             break;
@@ -148,6 +158,9 @@ int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment) {
     }
     if (errors)
         sel_log_warning(opening->lsm->config.log, "%s: parts of it cannot be read", segment->name);
+    if (is_forged(opening, segment))
+        sel_log_warning(opening->lsm->config.log, "%s: headers lie over each other: the rest of it is not searched",
+                        segment->name);
     sel_buffer_put(opening->lsm, &window);
     return rc;
 }

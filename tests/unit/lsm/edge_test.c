@@ -307,12 +307,43 @@ static void test_last_sequence(void **state) {
     rig_destroy(&rig);
 }
 
+/* Headers of this generation at every block, each claiming all that follows: the search ends in linear time [D7, D8]. */
+static void test_forged_headers(void **state) {
+    (void)state;
+    struct rig rig;
+    create_open(&rig);
+    struct rig_record two = {.id = 2, .tokens = 20};
+    assert_ok(rig_write(&rig, &two, NULL));
+    rig_abort(&rig);
+    rig_lose_catalog(&rig);
+    char name[24];
+    uint64_t size;
+    uint8_t block[SEL_DISK_BLOCK];
+    name_of(two.location.pages, name);
+    assert_ok(sel_disk_sim_size(rig.sim, name, &size));
+    assert_ok(sel_disk_sim_peek(rig.sim, name, (uint64_t)(uint32_t)two.location.pages * 4096, block, sizeof block));
+    uint64_t from = ((uint64_t)(uint32_t)two.location.pages + two.location.pages_blocks) * 4096;
+    for (uint64_t offset = from; offset < size; offset += 4096) {
+        sel_put_u32(block + offsetof(struct sel_extent_header_disk, header_bytes), (uint32_t)(size - offset));
+        sel_put_u64(block + offsetof(struct sel_extent_header_disk, offset), offset);
+        assert_ok(sel_disk_sim_poke(rig.sim, name, offset, block, sizeof block));
+    }
+    rig_open(&rig);
+    assert_non_null(rig_find_seen(&rig, 1));
+    assert_non_null(rig_find_seen(&rig, 2));
+    assert_true(rig_stats(&rig).tail_bytes_read < rig_stats(&rig).segments * 5 * (1 << 20));
+    rig_verify_seen(&rig);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_kind_fails), cmocka_unit_test(test_index_fails),
         cmocka_unit_test(test_stalled_sleeps), cmocka_unit_test(test_kept_space),
         cmocka_unit_test(test_idle_punch),     cmocka_unit_test(test_catalogue_growth),
         cmocka_unit_test(test_overlap),        cmocka_unit_test(test_last_sequence),
+        cmocka_unit_test(test_forged_headers),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
