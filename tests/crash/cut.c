@@ -219,7 +219,7 @@ static void cut_here(void *context, uint64_t step) {
     uint64_t luck = sel_mix64(run->seed << 20 ^ step);
     static uint64_t variants;
     if (variants == 0)
-        variants = test_count("SELENE_TEST_VARIANTS", 1);
+        variants = test_count("SELENE_TEST_VARIANTS", CUT_INDEXES);
     for (uint64_t i = 0; i < variants; i++)
         one_cut(run, (enum cut_index)((run->seed + step + i) % CUT_INDEXES), sel_mix64(luck + i));
     snprintf(world_where, sizeof world_where, "seed %llu after step %llu", (unsigned long long)run->seed,

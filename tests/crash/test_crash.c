@@ -5,14 +5,19 @@
  * readers, runs into the limit, stops and starts again; segments are so small that they are rolled, recycled and
  * punched all the time. Shows faults 7, 11, 12 and 20 besides.
  *
- *   SELENE_TEST_SEEDS     how many seeds (default 200), SELENE_TEST_SEED the first one
- *   SELENE_TEST_VARIANTS  3: at each step with the index intact, rolled back and absent; default one of them in turn
+ *   SELENE_TEST_SEEDS     how many seeds (default 200; 30 with sanitizers), SELENE_TEST_SEED the first one
+ *   SELENE_TEST_VARIANTS  1: at each step with the index intact, rolled back or absent in turn; default all three
  *   SELENE_TEST_STEP      cut at this step only; SELENE_TEST_LOG=1 shows the stores' messages
  */
 #include "tests/crash/cut.h"
 
 #include "tests/lib/test.h"
 
+#ifdef SELENE_SANITIZED
+#define SEEDS 30
+#else
+#define SEEDS 200
+#endif
 #define WRITES  5
 #define READERS 2
 #define ACTIONS 450
@@ -391,7 +396,7 @@ static void cut_at_every_step(void **state) {
     (void)state;
     static struct workload load;
     static struct cut_run run;
-    uint64_t seeds = test_count("SELENE_TEST_SEEDS", 200), first = test_count("SELENE_TEST_SEED", 1);
+    uint64_t seeds = test_count("SELENE_TEST_SEEDS", SEEDS), first = test_count("SELENE_TEST_SEED", 1);
     uint64_t cuts = 0, visited = 0, recovered = 0, torn = 0, removed = 0, full = 0, rewritten = 0, double_cuts = 0;
     uint64_t recycled = 0, punched = 0, copied = 0, groups = 0, reopened = 0;
     for (uint64_t seed = first; seed < first + seeds; seed++) {
