@@ -248,6 +248,21 @@ void sel_forward_poll(struct sel_lsm *lsm) {
         sel_lsm_flush(lsm);
 }
 
+static bool undecided(const struct sel_move *move, uint64_t sequence) {
+    return move->entry.location.sequence == sequence && move->write && move->write->state != SEL_WRITE_COMMITTING &&
+           sel_list_linked(&move->write->part[move->kind].link);
+}
+
+bool sel_forward_has(const struct sel_lsm *lsm, uint64_t sequence) {
+    const struct sel_forward *forward = lsm->forward;
+    if (forward == NULL)
+        return false;
+    SEL_LIST_FOR_EACH(at, (struct sel_list *)&forward->moves)
+    if (undecided(SEL_LIST_ENTRY(at, struct sel_move, link), sequence))
+        return true;
+    return forward->move && undecided(forward->move, sequence);
+}
+
 void sel_forward_removed(struct sel_lsm *lsm, const struct sel_location *location) {
     struct sel_forward *forward = lsm->forward;
     if (forward == NULL || forward->listing)

@@ -395,6 +395,7 @@ void sel_forward_removed(struct sel_lsm *lsm, const struct sel_location *locatio
 void sel_forward_change(struct sel_lsm *lsm, struct sel_lsm_write *write, struct sel_record_entry *entry);
 void sel_forward_committed(struct sel_lsm *lsm, struct sel_lsm_write *write);
 bool sel_forward_busy(const struct sel_lsm *lsm);
+bool sel_forward_has(const struct sel_lsm *lsm, uint64_t sequence); /* a copy past the mark is neither here nor there */
 void sel_forward_stop(struct sel_lsm *lsm);
 
 /* state.c */

@@ -4,8 +4,8 @@
  * dead and reclaim.c may give them back, except where a reader is still on them [D5].
  *
  * A removal waits while its extent lies past the mark that the transaction sets for the segment, that is, while an
- * earlier extent there is neither committed nor given up: after a crash the search of the tail would find the removed
- * record again.
+ * earlier extent there is neither committed nor given up, or a copy of it that was carried forward is neither: after a
+ * crash the search of the tails would find the removed record again.
  */
 #include "lsm/lsm_priv.h"
 
@@ -104,7 +104,8 @@ static bool past_mark(const struct sel_lsm *lsm, const struct sel_removal *remov
 void sel_remove_hold(struct sel_lsm *lsm, struct sel_list *removals) {
     SEL_LIST_FOR_EACH(at, removals) {
         const struct sel_removal *removal = SEL_LIST_ENTRY(at, struct sel_removal, link);
-        if (lsm->closing || removal->row_only || !past_mark(lsm, removal))
+        bool wait = past_mark(lsm, removal) || sel_forward_has(lsm, removal->location.sequence);
+        if (lsm->closing || removal->row_only || !wait)
             continue;
         sel_list_remove(at);
         sel_list_add_tail(&lsm->held, at);
