@@ -13,6 +13,8 @@
 
 #include "tests/lib/test.h"
 
+#include <malloc.h>
+
 #ifdef SELENE_SANITIZED
 #define SEEDS 30
 #else
@@ -427,6 +429,9 @@ static void cut_at_every_step(void **state) {
 }
 
 int main(void) {
+    /* Each opening takes and frees large buffers: not by system calls, for there are hundreds of thousands. */
+    mallopt(M_MMAP_THRESHOLD, 64 << 20);
+    mallopt(M_TRIM_THRESHOLD, 256 << 20);
     const struct CMUnitTest tests[] = {cmocka_unit_test(cut_at_every_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
