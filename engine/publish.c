@@ -70,6 +70,7 @@ static void publish_cancel(struct sel_request *request) {
     struct sel_publish *publish = SEL_CONTAINER(request, struct sel_publish, request);
     selene_store *store = publish->store;
     publish->cancelled = true;
+    sel_list_remove(&publish->waiting); /* nothing more is started */
     SEL_LIST_FOR_EACH(link, &publish->drafts) {
         struct sel_draft *draft = SEL_LIST_ENTRY(link, struct sel_draft, link);
         if (draft->stream)

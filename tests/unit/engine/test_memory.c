@@ -210,6 +210,34 @@ static void test_cancel(void **state) {
     }
 }
 
+/* [R6]: a publish that waits for slots starts nothing more once it was cancelled. */
+static void test_cancel_waiting(void **state) {
+    (void)state;
+    struct sequence sequence;
+    struct selene_publish_result result;
+    world_init(&world, &world_without_rows, 64, 5, true);
+    world_disk(&world, 1);
+    world_open(&world);
+    request_make(&world, &request, 0, 64);
+    sequence_make(&world, &sequence, 1, 512);
+    request_fill(&world, &request, &sequence, 512);
+    assert_ok(selene_publish(world.store, sequence.prefix, 512, &request.state, &result));
+    assert_int_equal(result.answer, SELENE_ACCEPTED);
+    assert_false(sel_list_empty(&world.store->waiting_publishes));
+    uint32_t used = world.store->slots.total - world.store->slots.free_count;
+    assert_ok(selene_cancel(world.store, result.ticket));
+    sel_publishes_step(world.store);
+    assert_true(sel_list_empty(&world.store->waiting_publishes));
+    assert_int_equal(world.store->slots.total - world.store->slots.free_count, used);
+    struct selene_event event = world_wait(&world, result.ticket);
+    assert_int_equal(event.result, SELENE_E_CANCELLED);
+    assert_true(event.tokens < 512);
+    world_check(&world);
+    sequence_free(&sequence);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
 /* Closing with requests in flight. */
 static void test_close_busy(void **state) {
     struct sequence sequence;
@@ -236,6 +264,7 @@ int main(void) {
         cmocka_unit_test(test_nothing),
         cmocka_unit_test(test_waits_for_event),
         cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel_waiting),
         cmocka_unit_test(test_close_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
