@@ -84,8 +84,9 @@ struct sel_removal {
 
 static void removal_done(struct sel_op *op) {
     struct sel_removal *removal = SEL_CONTAINER(op, struct sel_removal, op);
-    if (op->result) {
+    if (op->result && op->result != SELENE_E_GONE) { /* what is not there any more needs no second try */
         removal->failed = true;
+        removal->store->removals_failed++;
         return;
     }
     sel_list_remove(&removal->link);
@@ -93,8 +94,9 @@ static void removal_done(struct sel_op *op) {
 }
 
 void sel_removals_step(selene_store *store) {
-    if (sel_lsm_state(store->lsm) != SEL_LSM_OK)
+    if (store->removals_failed == 0 || sel_lsm_state(store->lsm) != SEL_LSM_OK)
         return;
+    store->removals_failed = 0;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
         if (removal->failed && removal->location.sequence == 0) {
@@ -109,6 +111,8 @@ void sel_removals_step(selene_store *store) {
 
 /* One that failed and waits may have been copied forward meanwhile. */
 void sel_removals_moved(selene_store *store, const struct sel_location *from, const struct sel_location *to) {
+    if (store->removals_failed == 0)
+        return;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
         if (removal->failed && removal->location.sequence == from->sequence)

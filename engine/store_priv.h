@@ -110,7 +110,7 @@ struct selene_store {
     uint32_t request_count;
     struct sel_list events; /* done, for the caller */
     struct sel_list waiting_publishes, streaming, loads, spills, removals, lost;
-    uint32_t load_count, spill_count;
+    uint32_t load_count, spill_count, removals_failed;
     uint64_t spill_bytes, spill_slots;
     bool flush_wanted; /* somebody waits for slots that a commit would free */
     bool force_spill;  /* ... though enough are clean: those are in mid-chain */
