@@ -2,7 +2,8 @@
  *
  * selene_drain [P8]: what is only in memory goes to disk, the latest used leaf first, each with its uncommitted chain
  * from the root-most record on. A chain that cannot be through by the deadline is not started: half a chain without its
- * leaf is worth less than the next one whole. What is in flight at the deadline counts as skipped.
+ * leaf is worth less than the next one whole. What is in flight at the deadline counts as skipped. On a disk that is too
+ * small for all of it nothing used later makes way for what was used earlier.
  *
  * Leaves are remembered by key, since records may leave while the drain waits.
  */
@@ -152,7 +153,7 @@ static int start_chains(struct sel_drain *drain, uint64_t now) {
             drain->skipped = true;
             continue;
         }
-        int result = sel_spill_chain(store, node);
+        int result = sel_spill_chain(store, node, true);
         if (result == SELENE_E_OVERSIZE)
             drain->request.event.drained_skipped_failed++;
         else if (result)

@@ -4,7 +4,8 @@
  * mid-chain. The tree's use orders hold exactly what may go, so a victim costs O(log n).
  *
  *   memory   clean leaves; parked ones only when memory is the end of the chain
- *   disk     the coldest leaf of the disk order; a record that has a memory copy becomes parked again
+ *   disk     the coldest leaf of the disk order; a record that has a memory copy becomes parked again, or leaves memory
+ *            as well when that is what is short
  *
  * A removal from disk takes effect in the tree at once, since nobody may read it from then on; its transaction comes
  * later. One that fails is tried again: the record is unreachable meanwhile, its space stays charged.
@@ -149,11 +150,16 @@ void sel_disk_detach(selene_store *store, struct sel_node *node) {
     sel_memory_set_parked(store, node, true);
 }
 
-bool sel_disk_make_room(selene_store *store, uint64_t bytes) {
+bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_room *room) {
     while (sel_lsm_shortage(store->lsm, bytes) > 0) {
         struct sel_node *victim = sel_tree_coldest(store->tree, SEL_TIER_DISK, SEL_ORDER_CLEAN);
-        if (!victim)
+        if (!victim || (room->only_colder && victim->last_use >= room->use))
             return false;
+        /* When memory is short, too, a colder copy there must not become parked: it would be written again, at the cost
+         * of the next, and so on for ever. */
+        if (!room->only_colder && victim->last_use < room->use &&
+            victim->tier[SEL_TIER_MEMORY].position != SEL_TREE_NOWHERE)
+            evict_from_memory(store, victim);
         store->stats.evictions[SEL_TIER_DISK]++;
         sel_disk_detach(store, victim);
         sel_tree_release(store->tree, &victim);

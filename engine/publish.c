@@ -100,7 +100,7 @@ static void publish_unblock(struct sel_publish *publish) {
     if (sel_node_pages_readable(parent, SEL_TIER_DISK)) {
         publish->parent_tier = sel_pin_lowest(store, parent);
         sel_unpin(store, parent, SEL_TIER_MEMORY);
-    } else if (sel_spill_chain(store, parent) == 0) {
+    } else if (sel_spill_chain(store, parent, false) == 0) {
         store->flush_wanted = true;
     }
 }

@@ -270,7 +270,8 @@ static int stream_begin(struct sel_stream *stream, struct sel_draft *before) {
     else if (publish->parent)
         record.parent_key = publish->parent->key;
     uint64_t bytes = sel_lsm_record_bytes(layout, draft->page_count, spec.page_key_count, false, record.has_row, false);
-    if (!sel_disk_make_room(store, bytes))
+    const struct sel_room room = {.use = UINT64_MAX};
+    if (!sel_disk_make_room(store, bytes, &room))
         return SELENE_E_RETRY;
     int result =
         sel_lsm_write_begin(store->lsm, layout, &record, before ? before->stream->write : NULL, &stream->write);

@@ -197,7 +197,7 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
 }
 
 /* Room, a description, and the lsm's word. */
-static int spill_begin(struct sel_spill *spill) {
+static int spill_begin(struct sel_spill *spill, const struct sel_room *room) {
     selene_store *store = spill->store;
     struct sel_node *node = spill->node;
     struct sel_memory *memory = node->memory;
@@ -216,7 +216,7 @@ static int spill_begin(struct sel_spill *spill) {
     if (store->spill_count >= SEL_SPILL_COUNT_MAX ||
         (store->spill_count && store->spill_bytes + spill->bytes > SEL_SPILL_BYTES_MAX))
         result = SELENE_E_RETRY;
-    else if (!sel_disk_make_room(store, spill->bytes))
+    else if (!sel_disk_make_room(store, spill->bytes, room))
         result = SELENE_E_NOSPACE;
     else
         result = sel_lsm_write_begin(store->lsm, store->layout, &record, parent_write, &spill->write);
@@ -243,7 +243,7 @@ static void spill_submit(struct sel_spill *spill) {
 }
 
 /* Starts one record whose parent is committed or on its way. SELENE_E_OVERSIZE: it was dropped. */
-static int spill_start(selene_store *store, struct sel_node *node) {
+static int spill_start(selene_store *store, struct sel_node *node, const struct sel_room *room) {
     struct sel_spill *spill = spill_create(store, node);
     if (!spill)
         return SELENE_E_NOMEM;
@@ -251,7 +251,7 @@ static int spill_start(selene_store *store, struct sel_node *node) {
         sel_pin(store, spill->parent, SEL_TIER_DISK);
         spill->parent_pinned = true;
     }
-    int result = spill_begin(spill);
+    int result = spill_begin(spill, room);
     if (result == 0) {
         spill_submit(spill);
         return 0;
@@ -264,7 +264,8 @@ static int spill_start(selene_store *store, struct sel_node *node) {
     return result;
 }
 
-int sel_spill_chain(selene_store *store, struct sel_node *node) {
+int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder) {
+    const struct sel_room room = {node->last_use, only_colder};
     size_t count = 0;
     if (!store->lsm || sel_lsm_state(store->lsm) != SEL_LSM_OK)
         return SELENE_E_DEGRADED;
@@ -286,7 +287,7 @@ int sel_spill_chain(selene_store *store, struct sel_node *node) {
                 continue;
             return SELENE_E_RETRY; /* about to be dropped */
         }
-        result = spill_start(store, next);
+        result = spill_start(store, next, &room);
         if (result)
             return result;
     }
@@ -309,7 +310,7 @@ void sel_spill_pressure(selene_store *store) {
            (store->force_spill && store->spill_count == 0)) {
         struct sel_node *node = sel_tree_coldest(store->tree, SEL_TIER_MEMORY, SEL_ORDER_PARKED);
         store->force_spill = false;
-        if (!node || sel_spill_chain(store, node))
+        if (!node || sel_spill_chain(store, node, false))
             return;
     }
 }

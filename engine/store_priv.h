@@ -226,8 +226,13 @@ bool sel_slots_obtain_window(selene_store *store, uint32_t *ids, uint32_t count)
 bool sel_slots_obtain_colder(selene_store *store, uint32_t *ids, uint32_t count, uint64_t use);
 /* True when memory is the end of the chain: no disk, or one that takes nothing [D9]. */
 bool sel_memory_is_last(const selene_store *store);
+/* For whom the disk makes room. */
+struct sel_room {
+    uint64_t use;     /* of the leaf that it is for */
+    bool only_colder; /* what was used at or after that stays (a drain); else the coldest goes, whatever it is */
+};
 /* Removes the coldest records from disk until so many bytes can be written [D6]; false when nothing more can go. */
-bool sel_disk_make_room(selene_store *store, uint64_t bytes);
+bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_room *room);
 void sel_removals_step(selene_store *store);
 void sel_removals_moved(selene_store *store, const struct sel_location *from, const struct sel_location *to);
 void sel_removals_free(selene_store *store);
@@ -242,8 +247,8 @@ void sel_loads_step(selene_store *store);
 /* ---- spill.c ---- */
 void sel_spill_pressure(selene_store *store);
 /* Starts to write a record and its uncommitted ancestors, root-most first. 0 when all are on their way or committed;
- * SELENE_E_RETRY: not now (caps, disk). */
-int sel_spill_chain(selene_store *store, struct sel_node *node);
+ * SELENE_E_RETRY: not now (caps, disk). `only_colder`: see struct sel_room. */
+int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder);
 bool sel_spill_data_in_flight(const selene_store *store);
 void sel_spills_free(selene_store *store); /* at close */
 

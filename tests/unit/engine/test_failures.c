@@ -264,9 +264,9 @@ static void test_bad_copy_held(void **state) {
     struct sel_node *node = world_node(&world, &chain, 100), *parent = world_node(&world, &chain, 70);
     sel_pin(world.store, node, SEL_TIER_DISK);
     sel_copy_failed(world.store, node, SEL_TIER_DISK, SEL_LSM_PAGES, SELENE_E_IO);
-    assert_int_equal(sel_spill_chain(world.store, node), SELENE_E_RETRY);
+    assert_int_equal(sel_spill_chain(world.store, node, false), SELENE_E_RETRY);
     assert_int_equal(world_publish(&world, &request, &chain, 120), SELENE_ACCEPTED);
-    assert_int_equal(sel_spill_chain(world.store, world_node(&world, &chain, 120)), SELENE_E_RETRY);
+    assert_int_equal(sel_spill_chain(world.store, world_node(&world, &chain, 120), false), SELENE_E_RETRY);
     assert_int_equal(world.store->spill_count, 0);
     sel_unpin(world.store, node, SEL_TIER_DISK);
     assert_false(node->tier[SEL_TIER_DISK].present);

@@ -459,6 +459,71 @@ static void test_restore_beside_publishes(void **state) {
     world_destroy(&world);
 }
 
+/* [P8, D6]: a disk that is too small for all that is in memory keeps the latest used of it. */
+static void test_drain_small_disk(void **state) {
+    enum { COUNT = 100 };
+    static struct sequence chains[COUNT];
+    struct device_request request;
+    (void)state;
+    begin(&world_with_rows, 3000, 24 << 20);
+    request_make(&world, &request, 0, 16);
+    for (int i = 0; i < COUNT; i++) {
+        sequence_make(&world, &chains[i], (uint64_t)i + 1, 100);
+        assert_int_equal(world_publish(&world, &request, &chains[i], 100), SELENE_ACCEPTED);
+    }
+    assert_int_equal(world_stats(&world).spills, 0);
+    struct selene_event event = world_drain(&world);
+    assert_int_equal(event.result, SELENE_E_DEGRADED);
+    assert_true(event.drained_written > 10);
+    assert_int_equal(event.drained_written + event.drained_skipped_failed, COUNT);
+    assert_int_equal(world_stats(&world).evictions[SELENE_TIER_DISK], 0);
+    world_close(&world);
+    world_open(&world);
+    for (int i = 0; i < COUNT; i++) {
+        sequence_prefix(&world, &chains[i]);
+        bool written = (uint64_t)(COUNT - i) <= event.drained_written;
+        assert_int_equal(world_restore(&world, &request, &chains[i], 100, NULL), written ? 100 : 0);
+        sequence_free(&chains[i]);
+    }
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
+/* [P2, P6]: on a disk smaller than what write-back keeps ahead the end of the chain drops; nothing is written again and
+ * again for the sake of clean slots that do not become more. */
+static void test_disk_smaller_than_intake(void **state) {
+    enum { COUNT = 80 };
+    struct device_request request;
+    struct selene_event event;
+    uint64_t written, quiet = 0;
+    (void)state;
+    world_init(&world, &world_with_rows, 1024, 400, true);
+    world_disk(&world, 1);
+    world.options.disk_limit_bytes = 12 << 20;
+    world.options.max_active_requests = 64;
+    world_open(&world);
+    request_make(&world, &request, 0, 16);
+    for (int i = 0; i < COUNT; i++) {
+        struct sequence sequence;
+        sequence_make(&world, &sequence, (uint64_t)i + 1, 100);
+        assert_int_equal(world_publish(&world, &request, &sequence, 100), SELENE_ACCEPTED);
+        assert_int_equal(world_restore(&world, &request, &sequence, 100, NULL), 100);
+        sequence_free(&sequence);
+    }
+    assert_true(world_stats(&world).evictions[SELENE_TIER_DISK] > 0);
+    written = world_stats(&world).disk_written_bytes;
+    for (int round = 0; round < 5000 && quiet < 500; round++) {
+        assert_int_equal(world_poll(&world, &event, 1), 0);
+        uint64_t now = world_stats(&world).disk_written_bytes;
+        quiet = now == written ? quiet + 1 : 0;
+        written = now;
+    }
+    assert_int_equal(quiet, 500);
+    world_check(&world);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_restores_share_reads),
@@ -469,6 +534,8 @@ int main(void) {
         cmocka_unit_test(test_drain_deadline),
         cmocka_unit_test(test_held_write),
         cmocka_unit_test(test_parents_first),
+        cmocka_unit_test(test_drain_small_disk),
+        cmocka_unit_test(test_disk_smaller_than_intake),
         cmocka_unit_test(test_child_waits_for_parent),
         cmocka_unit_test(test_restore_beside_publishes),
     };
