@@ -122,6 +122,7 @@ static int load_segment(struct sel_opening *opening, uint32_t id, uint8_t *block
     if (rc)
         return rc;
     rc = open_and_measure(segment);
+    bool measured = rc == 0;
     uint64_t bytes = segment->bytes;
     int resized = sel_segment_resize(segment, bytes);
     if (resized)
@@ -140,7 +141,7 @@ static int load_segment(struct sel_opening *opening, uint32_t id, uint8_t *block
         lsm->stats.future_segments++;
     else
         lsm->stats.bad_segments++;
-    segment->suspect = rc != SELENE_E_VERSION;
+    segment->suspect = measured && rc != SELENE_E_VERSION; /* its head is damaged: looked at again later */
     sel_log_warning(lsm->config.log, "%s: left alone: %s", segment->name,
                     message.text[0] ? message.text : sel_error_text(rc));
     leave_alone(segment);
@@ -175,7 +176,7 @@ static int segment_visit(void *context, uint64_t key, uint32_t part, const uint8
     struct sel_segment *segment = key <= UINT32_MAX ? sel_segment_find(lsm, (uint32_t)key) : NULL;
     if (part != 0 || sel_segment_entry_unpack(&entry, key, value) || segment == NULL)
         return sel_u64s_push(&lsm->drop_segments, key);
-    if (segment->state == SEL_LEFT && segment->suspect && segment->file >= 0 && segment->bytes > SEL_DISK_BLOCK) {
+    if (segment->state == SEL_LEFT && segment->suspect && segment->bytes > SEL_DISK_BLOCK) {
         /* A damaged head: the extents name their generation, too, and each is verified when it is read. */
         memcpy(segment->generation, entry.generation, sizeof segment->generation);
         segment->kind = entry.kind;

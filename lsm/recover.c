@@ -89,7 +89,10 @@ static int put_all(struct recovery *recovery) {
 /* A damaged head and nothing behind it: the making of a segment that was cut off. */
 static int judge_damaged(struct sel_segment *segment) {
     bool any = true;
-    int rc = segment->file >= 0 ? sel_scan_for_headers(segment, &any) : 0;
+    bool open = segment->file >= 0;
+    int rc = sel_open_file(segment) == 0 ? sel_scan_for_headers(segment, &any) : 0;
+    if (!open)
+        sel_open_close_file(segment);
     if (rc || any)
         return rc;
     sel_list_remove(&segment->link);

@@ -337,13 +337,48 @@ static void test_forged_headers(void **state) {
     rig_destroy(&rig);
 }
 
+/* A damaged head is put right by the catalogue, and what a cut-off making left is removed, also where there are more
+ * segments than files are kept open [D8]. */
+static void test_damage_among_many(void **state) {
+    (void)state;
+    enum { MANY = SEL_FILES_MAX / 2 + 20 };
+    struct rig rig;
+    create(&rig);
+    rig.config.segment_bytes = 64 << 10;
+    rig_open(&rig);
+    struct rig_record last = {0};
+    for (uint64_t i = 1; i <= MANY; i++) {
+        last = (struct rig_record){.id = i, .tokens = 40};
+        assert_ok(rig_write(&rig, &last, NULL));
+    }
+    assert_true(rig_stats(&rig).segments >= MANY);
+    turns(&rig, 50, SEL_NS_PER_MS);
+    rig_abort(&rig); /* leaves one that was made ahead, without extents */
+    char names[2][24];
+    name_of(last.location.pages, names[0]);
+    name_of(last.location.pages + (UINT64_C(1) << 32), names[1]);
+    for (int i = 0; i < 2; i++) {
+        uint8_t byte = 0xff;
+        assert_ok(sel_disk_sim_poke(rig.sim, names[i], 80, &byte, 1));
+    }
+    rig_open(&rig);
+    assert_int_equal(rig.seen_count, MANY);
+    rig_verify_seen(&rig);
+    turns(&rig, 200, SEL_NS_PER_MS);
+    uint64_t size;
+    assert_int_equal(sel_disk_sim_size(rig.sim, names[1], &size), SELENE_E_NOTFOUND);
+    rig_check(&rig);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_kind_fails), cmocka_unit_test(test_index_fails),
         cmocka_unit_test(test_stalled_sleeps), cmocka_unit_test(test_kept_space),
         cmocka_unit_test(test_idle_punch),     cmocka_unit_test(test_catalogue_growth),
         cmocka_unit_test(test_overlap),        cmocka_unit_test(test_last_sequence),
-        cmocka_unit_test(test_forged_headers),
+        cmocka_unit_test(test_forged_headers), cmocka_unit_test(test_damage_among_many),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
