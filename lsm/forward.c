@@ -126,6 +126,7 @@ static bool still_wanted(struct sel_forward *forward, const struct sel_record_en
     uint32_t blocks = row ? entry->location.row_blocks : entry->location.pages_blocks;
     return sel_segment_is_live(forward->victim, (uint32_t)place, blocks) &&
            !being_removed(&lsm->removals, entry->location.sequence) &&
+           !being_removed(&lsm->held, entry->location.sequence) &&
            !being_removed(&lsm->commit.removals, entry->location.sequence);
 }
 
