@@ -15,6 +15,7 @@ static void evicted(struct sel_lsm_io *io, int result) {
     (void)result;
     segment->working = false;
     sel_file_closed(segment);
+    sel_segment_account(segment);
 }
 
 static void make_place(struct sel_lsm *lsm) {
@@ -88,5 +89,5 @@ void sel_segment_acquire(struct sel_segment *segment, struct sel_file_waiter *wa
 void sel_segment_release(struct sel_segment *segment) {
     SEL_CHECK(segment->users > 0);
     segment->users--;
-    segment->lsm->reclaim = true;
+    sel_reclaim_look(segment);
 }

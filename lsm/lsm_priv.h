@@ -264,6 +264,7 @@ struct sel_lsm {
     uint64_t allocated_bytes, live_bytes, dead_bytes, reclaimable_bytes;
     uint64_t catalog_bytes;
     uint64_t open_values;    /* catalogue values that writes not yet committed will need */
+    bool tight;              /* as of the last poll: little room is left */
     bool pressed;            /* begin found no room */
     uint64_t blocked[2];     /* the segments that it would have needed */
     uint64_t blocked_values; /* ... and the growth of the catalogue */
@@ -387,6 +388,7 @@ void sel_remove_extent(struct sel_lsm *lsm, uint64_t place, uint32_t blocks, uin
 
 /* reclaim.c */
 void sel_reclaim_poll(struct sel_lsm *lsm);
+void sel_reclaim_look(const struct sel_segment *segment); /* something changed about it */
 void sel_segment_doom(struct sel_segment *segment);
 
 /* forward.c */

@@ -19,6 +19,7 @@ static void work(struct sel_segment *segment, uint8_t what);
 static void work_over(struct sel_segment *segment) {
     segment->working = false;
     segment->lsm->works--;
+    segment->lsm->reclaim = true; /* others may have had to wait */
     sel_segment_account(segment);
 }
 
@@ -95,6 +96,7 @@ static void gone(struct sel_segment *segment) {
     if (segment->known)
         sel_u64s_push(&lsm->drop_segments, segment->id); /* without memory a stale entry stays: harmless */
     lsm->works--;
+    lsm->reclaim = true;
     segment->working = false;
     sel_segment_forget(&segment);
 }
@@ -228,7 +230,30 @@ static void start(struct sel_segment *segment) {
     sel_segment_acquire(segment, &segment->work_waiter, file_ready);
 }
 
-static void look_at(struct sel_segment *segment, bool short_of_room) {
+/* When its dead extents are to be punched; UINT64_MAX: there is nothing to punch, or too little while there is room. */
+static uint64_t punch_due_ns(const struct sel_segment *segment) {
+    const struct sel_lsm *lsm = segment->lsm;
+    if (!segment->dirty || lsm->no_punch || segment->counted_dead == 0)
+        return UINT64_MAX;
+    if (lsm->tight || segment->punch_all)
+        return 0;
+    /* It may be dying as a whole, and a whole one can be recycled: wait for the removals to end. */
+    return segment->counted_dead >= segment->bytes / 4 ? segment->died_ns + SEL_QUIET_NS : UINT64_MAX;
+}
+
+/* Called when something changed about it, so that the next poll looks at all of them only when that is of use: there may
+ * be thousands. */
+void sel_reclaim_look(const struct sel_segment *segment) {
+    struct sel_lsm *lsm = segment->lsm;
+    if (segment->state != SEL_SEALED)
+        return;
+    uint64_t due_ns = segment->live_blocks == 0 || segment->truncate ? 0 : punch_due_ns(segment);
+    if (due_ns == 0)
+        lsm->reclaim = true;
+    lsm->look_again_ns = SEL_MIN(lsm->look_again_ns, due_ns);
+}
+
+static void look_at(struct sel_segment *segment, uint64_t now_ns) {
     struct sel_lsm *lsm = segment->lsm;
     bool idle = sel_list_empty(&segment->pending) && !segment->syncing && !segment->working;
     if (!idle)
@@ -237,21 +262,17 @@ static void look_at(struct sel_segment *segment, bool short_of_room) {
         retire(segment);
         return;
     }
-    bool many = segment->counted_dead >= segment->bytes / 4;
-    bool punch =
-        segment->dirty && !lsm->no_punch && segment->counted_dead > 0 && (short_of_room || segment->punch_all || many);
-    if (punch && many && !short_of_room && !segment->punch_all) {
-        /* It may be dying as a whole, and a whole one can be recycled: wait for the removals to end. */
-        uint64_t quiet_ns = segment->died_ns + SEL_QUIET_NS;
-        punch = sel_mono_ns(lsm->config.clock) >= quiet_ns;
-        if (!punch)
-            lsm->look_again_ns = SEL_MIN(lsm->look_again_ns, quiet_ns);
-    }
-    if (segment->truncate || punch)
+    uint64_t due_ns = segment->truncate ? 0 : punch_due_ns(segment);
+    if (due_ns <= now_ns)
         start(segment);
+    else
+        lsm->look_again_ns = SEL_MIN(lsm->look_again_ns, due_ns);
 }
 
 void sel_reclaim_poll(struct sel_lsm *lsm) {
+    bool was_tight = lsm->tight;
+    lsm->tight = tight(lsm);
+    lsm->reclaim |= lsm->tight && !was_tight;
     if (!lsm->reclaim && lsm->look_again_ns == UINT64_MAX) /* idle: not even the clock is read */
         return;
     uint64_t now_ns = sel_mono_ns(lsm->config.clock);
@@ -259,11 +280,10 @@ void sel_reclaim_poll(struct sel_lsm *lsm) {
         return;
     lsm->reclaim = false;
     lsm->look_again_ns = UINT64_MAX;
-    bool short_of_room = tight(lsm);
     SEL_LIST_FOR_EACH(at, &lsm->sealed) {
         if (lsm->works >= SEL_WORKS_MAX)
             break;
-        look_at(SEL_LIST_ENTRY(at, struct sel_segment, link), short_of_room);
+        look_at(SEL_LIST_ENTRY(at, struct sel_segment, link), now_ns);
     }
     if (!lsm->pressed)
         return;

@@ -134,7 +134,6 @@ static void replace(uint64_t *total, uint64_t *counted, uint64_t now) {
 
 void sel_segment_account(struct sel_segment *segment) {
     struct sel_lsm *lsm = segment->lsm;
-    lsm->reclaim = lsm->look_forward = true;
     uint64_t used = ((uint64_t)segment->live_blocks + segment->pending_blocks) * SEL_DISK_BLOCK;
     uint64_t live = (uint64_t)segment->live_blocks * SEL_DISK_BLOCK;
     uint64_t dead = 0;
@@ -147,6 +146,8 @@ void sel_segment_account(struct sel_segment *segment) {
     replace(&lsm->live_bytes, &segment->counted_live, counts ? live : 0);
     replace(&lsm->dead_bytes, &segment->counted_dead, counts ? dead : 0);
     replace(&lsm->reclaimable_bytes, &segment->counted_reclaimable, reclaimable(segment, used, dead));
+    sel_reclaim_look(segment);
+    lsm->look_forward |= segment->state == SEL_SEALED;
 }
 
 static uint64_t word_mask(uint32_t from, uint32_t to) { /* bits from .. to-1 of one word, to <= 64 */

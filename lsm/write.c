@@ -168,7 +168,7 @@ static int reserve(struct sel_lsm_write *write) {
 int sel_write_start(struct sel_lsm *lsm, struct sel_lsm_write *write) {
     int rc = reserve(write);
     if (rc == SELENE_E_NOSPACE && !lsm->pressed) {
-        lsm->pressed = true;
+        lsm->pressed = lsm->reclaim = lsm->look_forward = true;
         sel_lsm_flush(lsm);
     } else if (rc == 0) {
         lsm->pressed = false;

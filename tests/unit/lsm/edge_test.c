@@ -418,6 +418,32 @@ static void test_held_removal_and_copy(void **state) {
     rig_destroy(&rig);
 }
 
+/* Writing and reading do not make every poll look at all segments: there may be thousands. */
+static void test_polls_are_cheap(void **state) {
+    (void)state;
+    struct rig rig;
+    create_open(&rig);
+    struct rig_record records[80];
+    for (uint64_t i = 0; i < 80; i++) {
+        records[i] = (struct rig_record){.id = 2 + i, .tokens = 20};
+        assert_ok(rig_write(&rig, &records[i], NULL));
+    }
+    assert_ok(rig_remove(&rig, &records[3].location)); /* a hole in a sealed one, too small to be punched now */
+    turns(&rig, 200, SEL_NS_PER_MS);
+    assert_false(rig.lsm->reclaim);
+    for (uint64_t i = 10; i < 20; i++) {
+        assert_ok(rig_read(&rig, &records[i], &records[i].location, SEL_LSM_PAGES));
+        assert_false(rig.lsm->reclaim);
+    }
+    struct rig_record more = {.id = 90, .tokens = 20};
+    assert_ok(rig_start(&rig, &more, NULL));
+    assert_false(rig.lsm->reclaim);
+    assert_ok(rig_wait(&rig, &more));
+    assert_false(rig.lsm->reclaim);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_kind_fails),
@@ -431,6 +457,7 @@ int main(void) {
         cmocka_unit_test(test_forged_headers),
         cmocka_unit_test(test_damage_among_many),
         cmocka_unit_test(test_held_removal_and_copy),
+        cmocka_unit_test(test_polls_are_cheap),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
