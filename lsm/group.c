@@ -142,15 +142,24 @@ static void sync_segment(struct sel_segment *segment) {
     sel_lsm_io_start(segment->lsm, &segment->sync_io, synced, segment);
 }
 
+/* As many as the room for the catalogue's growth allows; the rest goes with the next one, at once. */
+static void take_removals(struct sel_lsm *lsm) {
+    size_t left = sel_space_removals(lsm);
+    sel_remove_release(lsm);
+    while (left-- > 0 && !sel_list_empty(&lsm->removals)) {
+        struct sel_list *first = sel_list_pop(&lsm->removals);
+        sel_list_add_tail(&lsm->commit.removals, first);
+    }
+    lsm->flush_removals = !sel_list_empty(&lsm->removals);
+}
+
 static void close_group(struct sel_lsm *lsm) {
     struct sel_commit *commit = &lsm->commit;
     commit->active = true;
     commit->error = 0;
     sel_list_splice_tail(&commit->writes, &lsm->group);
-    sel_remove_release(lsm);
-    sel_list_splice_tail(&commit->removals, &lsm->removals);
+    take_removals(lsm);
     lsm->group_filled = 0;
-    lsm->flush_removals = false;
     lsm->stats.groups++;
     commit->syncs = 1; /* held until all are started */
     SEL_LIST_FOR_EACH(at, &commit->writes) {

@@ -346,6 +346,7 @@ int sel_make_segment(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes);
 /* space.c */
 uint64_t sel_space_catalog(const struct sel_lsm *lsm); /* the file and what it may grow by */
 uint64_t sel_space_values(uint32_t page_keys);         /* what a record with so many may add to it */
+size_t sel_space_removals(const struct sel_lsm *lsm);  /* that may be in one transaction */
 bool sel_space_room(const struct sel_lsm *lsm, uint64_t bytes);
 /* The segment in which an extent of so many bytes fits; E_RETRY, E_NOSPACE. Reserving takes it. */
 int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy, struct sel_segment **out);

@@ -10,16 +10,30 @@
 
 #include <string.h>
 
-#define CATALOG_SLACK  (UINT64_C(128) << 10)
+#define CATALOG_SLACK  (UINT64_C(128) << 10) /* or a thousandth of the limit, up to: */
+#define SLACK_MAX      (UINT64_C(16) << 20)
+#define REMOVALS_MIN   32                   /* in one transaction: they fit the slack */
 #define VALUE_GROWTH   640                  /* bytes of the file for one value more: values fill pages half at worst */
 #define REMOVAL_GROWTH (UINT64_C(16) << 10) /* pages copied on the way to one entry */
 
+static uint64_t slack(const struct sel_lsm *lsm) {
+    return SEL_MIN(SEL_MAX(lsm->config.limit_bytes / 1024, CATALOG_SLACK), SLACK_MAX);
+}
+
 uint64_t sel_space_catalog(const struct sel_lsm *lsm) {
     uint64_t removals = (lsm->removal_count + lsm->drop_records.count) * REMOVAL_GROWTH;
-    return lsm->catalog_bytes + CATALOG_SLACK + lsm->open_values * VALUE_GROWTH + SEL_MIN(removals, lsm->catalog_bytes);
+    return lsm->catalog_bytes + slack(lsm) + lsm->open_values * VALUE_GROWTH + SEL_MIN(removals, lsm->catalog_bytes);
 }
 
 uint64_t sel_space_values(uint32_t page_keys) { return (1 + (uint64_t)sel_keys_parts(page_keys)) * VALUE_GROWTH; }
+
+size_t sel_space_removals(const struct sel_lsm *lsm) {
+    uint64_t limit = lsm->config.limit_bytes;
+    uint64_t used = lsm->allocated_bytes + lsm->catalog_bytes + lsm->open_values * VALUE_GROWTH;
+    if (limit == 0)
+        return SIZE_MAX;
+    return used < limit ? SEL_MAX((size_t)((limit - used) / REMOVAL_GROWTH), REMOVALS_MIN) : REMOVALS_MIN;
+}
 
 bool sel_space_room(const struct sel_lsm *lsm, uint64_t bytes) {
     uint64_t limit = lsm->config.limit_bytes, used = lsm->allocated_bytes + sel_space_catalog(lsm);
@@ -38,7 +52,7 @@ bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_
         return true;
     if (limit == 0)
         return false;
-    uint64_t need = segment_for(lsm, pages_bytes) + SEL_SEGMENT_OVERHEAD + CATALOG_SLACK;
+    uint64_t need = segment_for(lsm, pages_bytes) + SEL_SEGMENT_OVERHEAD + slack(lsm);
     if (row_bytes)
         need += segment_for(lsm, row_bytes) + SEL_SEGMENT_OVERHEAD;
     return need > limit;

@@ -184,6 +184,39 @@ static void test_catalogue_growth(void **state) {
     rig_destroy(&rig);
 }
 
+static int count_deletes(void *context, enum sel_catalog_sim_step step, const struct sel_catalog_change *changes,
+                         size_t count) {
+    size_t *most = context, deletes = 0;
+    for (size_t i = 0; i < count; i++)
+        deletes += changes[i].kind == SEL_CATALOG_DELETE;
+    if (step == SEL_CATALOG_SIM_BEFORE)
+        *most = SEL_MAX(*most, deletes);
+    return 0;
+}
+
+/* Each removal makes the catalogue copy pages; with little room left many go in several transactions [D6]. */
+static void test_removals_in_steps(void **state) {
+    (void)state;
+    struct rig rig;
+    create_open(&rig);
+    struct rig_record records[100];
+    size_t most = 0;
+    for (uint64_t i = 0; i < 100; i++) {
+        records[i] = (struct rig_record){.id = 2 + i, .tokens = 20};
+        assert_ok(rig_write(&rig, &records[i], NULL));
+    }
+    sel_catalog_sim_set_hook(rig.catalog_sim, count_deletes, &most);
+    rig.lsm->config.limit_bytes = rig_stats(&rig).allocated_bytes + rig_stats(&rig).catalog_bytes + (200 << 10);
+    for (int i = 0; i < 100; i++)
+        sel_lsm_remove(rig.lsm, &records[i].location, NULL);
+    turns(&rig, 20, 0); /* one after the other, at once */
+    assert_in_range(most, 10, 32);
+    assert_int_equal(rig_stats(&rig).records, 1);
+    sel_catalog_sim_set_hook(rig.catalog_sim, NULL, NULL);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 static const struct sel_disk_ops *plain;
 
 static void submit_without_punch(struct sel_disk *disk, struct sel_disk_io *io) {
@@ -458,6 +491,7 @@ int main(void) {
         cmocka_unit_test(test_damage_among_many),
         cmocka_unit_test(test_held_removal_and_copy),
         cmocka_unit_test(test_polls_are_cheap),
+        cmocka_unit_test(test_removals_in_steps),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }
