@@ -3,7 +3,9 @@
  * Making room, in memory [M3, P5, P6] and on disk [D6]: always the coldest leaf, never what is pinned, never in
  * mid-chain. The tree's use orders hold exactly what may go, so a victim costs O(log n).
  *
- *   memory   clean leaves; parked ones only when memory is the end of the chain
+ *   memory   clean leaves; parked ones only when memory is the end of the chain: without a disk, with one that takes
+ *            nothing [D9], or with one that is full of records whose children are in memory alone (`disk_stuck`): those
+ *            may not go before their children [P6], so the coldest leaf of the chain is a parked one
  *   disk     the coldest leaf of the disk order; a record that has a memory copy becomes parked again, or leaves memory
  *            as well when that is what is short
  *
@@ -13,7 +15,7 @@
 #include "engine/store_priv.h"
 
 bool sel_memory_is_last(const selene_store *store) {
-    return store->lsm == NULL || sel_lsm_state(store->lsm) != SEL_LSM_OK;
+    return store->lsm == NULL || store->disk_stuck || sel_lsm_state(store->lsm) != SEL_LSM_OK;
 }
 
 static struct sel_node *memory_victim(selene_store *store) {
@@ -153,6 +155,8 @@ void sel_disk_detach(selene_store *store, struct sel_node *node) {
 bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_room *room) {
     while (sel_lsm_shortage(store->lsm, bytes) > 0) {
         struct sel_node *victim = sel_tree_coldest(store->tree, SEL_TIER_DISK, SEL_ORDER_CLEAN);
+        if (!victim) /* what is in flight may yet change that */
+            store->disk_stuck = store->spill_count == 0 && store->load_count == 0 && sel_list_empty(&store->removals);
         if (!victim || (room->only_colder && victim->last_use >= room->use))
             return false;
         /* When memory is short, too, a colder copy there must not become parked: it would be written again, at the cost
@@ -164,5 +168,6 @@ bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_ro
         sel_disk_detach(store, victim);
         sel_tree_release(store->tree, &victim);
     }
+    store->disk_stuck = false;
     return true;
 }

@@ -113,6 +113,7 @@ struct selene_store {
     uint32_t load_count, spill_count, removals_failed;
     uint64_t spill_bytes, spill_slots;
     bool flush_wanted; /* somebody waits for slots that a commit would free */
+    bool disk_stuck;   /* the disk is full and nothing on it may go before something in memory does */
     bool force_spill;  /* ... though enough are clean: those are in mid-chain */
     bool closing;
     uint32_t event_waits; /* requests whose caller named an event: nothing wakes us when it happens */
