@@ -9,7 +9,7 @@
  */
 #include "engine/store_priv.h"
 
-/* Without a deadline a drain gives up when nothing was committed for so long: the disk does not take it. */
+/* A drain gives up when nothing was committed for so long: the disk does not take it. */
 #define SEL_DRAIN_PATIENCE_NS (60 * SEL_NS_PER_SECOND)
 
 struct sel_drain_leaf {
@@ -22,7 +22,7 @@ struct sel_drain {
     struct sel_request request;
     selene_store *store;
     uint64_t deadline_ns; /* UINT64_MAX: none */
-    uint64_t progress_ns; /* when something was last committed */
+    uint64_t progress_ns; /* when something was last committed, or dropped */
     struct sel_drain_leaf *leaves;
     size_t count, next;
     bool skipped; /* a chain for lack of time */
@@ -170,10 +170,12 @@ void sel_drain_step(selene_store *store) {
         return;
     }
     int result = start_chains(drain, now);
-    bool waiting = store->spill_count || !sel_list_empty(&store->removals);
-    bool hopeless = result == SELENE_E_DEGRADED || result == SELENE_E_NOSPACE || result == SELENE_E_NOMEM ||
-                    now - drain->progress_ns > SEL_DRAIN_PATIENCE_NS;
-    if (!waiting && (result == 0 || hopeless)) {
+    /* Removals make room, but those of a disk that takes nothing wait for better times. */
+    bool degraded = sel_lsm_state(store->lsm) != SEL_LSM_OK;
+    bool waiting = store->spill_count || (!degraded && !sel_list_empty(&store->removals));
+    bool hopeless = result == SELENE_E_DEGRADED || result == SELENE_E_NOSPACE || result == SELENE_E_NOMEM;
+    bool stuck = now - drain->progress_ns > SEL_DRAIN_PATIENCE_NS;
+    if (stuck || (!waiting && (result == 0 || hopeless))) {
         drain_end(drain, false);
         return;
     }

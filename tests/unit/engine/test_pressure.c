@@ -489,6 +489,50 @@ static void test_drain_small_disk(void **state) {
     world_destroy(&world);
 }
 
+/* [P8, D9, fault 21]: a drain without a deadline ends on a disk that does not answer, and on one whose index takes
+ * nothing, not even removals; later everything is written all the same. */
+static void test_drain_gives_up(void **state) {
+    (void)state;
+    for (int index = 0; index < 2; index++) {
+        struct sel_disk_fault fault = {
+            .action = SEL_DISK_FAULT_HOLD, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1, .repeat = UINT64_MAX};
+        struct sequence first, second;
+        struct device_request request;
+        struct selene_event event;
+        begin(&world_with_rows, 100, 0);
+        request_make(&world, &request, 0, 16);
+        sequence_make(&world, &first, 1, 64);
+        sequence_make(&world, &second, 2, 64);
+        assert_int_equal(world_publish(&world, &request, &first, 64), SELENE_ACCEPTED);
+        assert_int_equal(world_drain(&world).drained_written, 1);
+        assert_int_equal(world_publish(&world, &request, &second, 64), SELENE_ACCEPTED);
+        if (index) {
+            sel_catalog_sim_fail(world.catalog_sim, 1, UINT64_MAX, SELENE_E_IO);
+            sel_disk_detach(world.store, world_node(&world, &first, 64));
+        } else {
+            sel_disk_fault_arm(world.disk, &fault);
+        }
+        event = world_drain(&world);
+        assert_int_equal(event.result, SELENE_E_DEGRADED);
+        assert_int_equal(event.drained_written, 0);
+        assert_true(event.drained_skipped_failed > 0);
+        world_check(&world);
+        sel_catalog_sim_fail(world.catalog_sim, 0, 0, 0);
+        sel_disk_fault_clear(world.disk);
+        sel_disk_fault_release(world.disk);
+        for (int i = 0; i < 3000 && (i < 300 || world_stats(&world).disk_state != 0); i++)
+            world_poll(&world, &event, 1);
+        (void)world_publish(&world, &request, &second, 64); /* dropped, or still there */
+        assert_int_equal(world_drain(&world).result, 0);
+        assert_int_equal(world_restore(&world, &request, &second, 64, NULL), 64);
+        sequence_free(&first);
+        sequence_free(&second);
+        request_free(&world, &request);
+        world_close_failed(&world);
+        world_destroy(&world);
+    }
+}
+
 /* [P2, P6]: on a disk smaller than what write-back keeps ahead the end of the chain drops; nothing is written again and
  * again for the sake of clean slots that do not become more. */
 static void test_disk_smaller_than_intake(void **state) {
@@ -535,6 +579,7 @@ int main(void) {
         cmocka_unit_test(test_held_write),
         cmocka_unit_test(test_parents_first),
         cmocka_unit_test(test_drain_small_disk),
+        cmocka_unit_test(test_drain_gives_up),
         cmocka_unit_test(test_disk_smaller_than_intake),
         cmocka_unit_test(test_child_waits_for_parent),
         cmocka_unit_test(test_restore_beside_publishes),
