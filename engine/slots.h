@@ -6,7 +6,7 @@
  * a slot that was never taken is a bug that could give wrong bytes, so it is always checked. With `poison` (tests) a
  * slot is filled with SEL_SLOT_POISON when it is given back, so that a late reader shows [fault 5].
  *
- * One thread; the memory itself is written by copies and I/O in flight, whose owners hold the slots.
+ * A forked child does not have the mapping. One thread; the memory itself is written by copies and I/O in flight, whose owners hold the slots.
  */
 #ifndef SEL_ENGINE_SLOTS_H
 #define SEL_ENGINE_SLOTS_H

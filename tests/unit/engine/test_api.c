@@ -4,8 +4,10 @@
  */
 #include "tests/unit/engine/world.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -173,7 +175,7 @@ static void test_misuse(void **state) {
     world_destroy(&world);
 }
 
-/* A forked child is told so, and the parent does not notice. */
+/* A forked child is told so and has no share in the slots, and the parent does not notice. */
 static void test_fork(void **state) {
     struct sequence sequence;
     struct device_request request;
@@ -193,6 +195,8 @@ static void test_fork(void **state) {
                     selene_poll(world.store, &event, 1) == SELENE_E_FORKED &&
                     selene_prefix_append(sequence.prefix, sequence.tokens, 1) == SELENE_E_FORKED &&
                     selene_close(&world.store) == SELENE_E_FORKED;
+        unsigned char resident;
+        good = good && mincore(world.store->slots.base, 1, &resident) == -1 && errno == ENOMEM;
         _exit(good ? 0 : 1);
     }
     int status;
