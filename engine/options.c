@@ -37,6 +37,14 @@ int sel_options_check_planes(const struct selene_options *options, struct selene
                                 "planes: rank %" PRIu32 " plane %" PRIu32 ": stride_bytes %" PRIu64
                                 ", expected at least the plane's %" PRIu64,
                                 rank, plane, memory->stride_bytes, layout->planes[plane].bytes);
+            uint64_t end;
+            if (__builtin_mul_overflow(memory->stride_bytes, options->block_count - 1, &end) ||
+                __builtin_add_overflow(end, layout->planes[plane].bytes, &end) ||
+                __builtin_add_overflow(end, (uintptr_t)memory->base, &end))
+                return sel_fail(message, SELENE_E_INVALID,
+                                "planes: rank %" PRIu32 " plane %" PRIu32 ": stride_bytes %" PRIu64
+                                " x block_count %" PRIu32 " from %p on leaves the address space",
+                                rank, plane, memory->stride_bytes, options->block_count, memory->base);
         }
     return 0;
 }

@@ -39,6 +39,7 @@ static void test_bad_options(void **state) {
     BAD(world.options.planes = NULL, "planes");
     BAD(world.memory[1].base = NULL, "plane 1");
     BAD(world.memory[1].stride_bytes = 1, "stride_bytes");
+    BAD(world.memory[3].stride_bytes = UINT64_MAX / 2, "rank 1 plane 1: stride_bytes");
     BAD(world.options.block_count = 0, "block_count");
     BAD(world.options.memory_bytes = 100, "memory_bytes");
     BAD(world.options.memory_bytes = UINT64_MAX, "memory_bytes");
