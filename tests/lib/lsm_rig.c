@@ -50,6 +50,8 @@ void rig_create(struct rig *rig, enum rig_disk kind, const char *name, const uin
     rig->log = (struct sel_log){.write = keep_log, .context = rig, .level = SEL_LOG_DEBUG};
     make_layout(rig, planes, ranks, row_bytes);
     assert_ok(sel_catalog_sim_create(&rig->catalog_sim));
+    if (kind != RIG_SIM) /* time goes by turns: a busy machine would look like a disk that does not answer */
+        rig->config.stall_ns = UINT64_MAX / 2;
     if (kind == RIG_SIM)
         assert_ok(sel_disk_sim_create(&rig->sim, &(struct sel_disk_sim_config){.seed = 1}, &rig->clock));
     else
