@@ -44,17 +44,21 @@ static uint64_t segment_for(const struct sel_lsm *lsm, uint64_t extent_bytes) {
     return SEL_MAX(lsm->segment_bytes, extent_bytes + SEL_DISK_BLOCK);
 }
 
-/* The smallest footprint in which the record could ever lie: its own segments, one of each kind kept ahead. */
+/* The smallest footprint in which the record could ever lie: its own segments, and beside a large one those that are open
+ * or kept ahead, which no eviction takes away. */
 bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_t row_bytes) {
-    uint64_t limit = lsm->config.limit_bytes;
+    uint64_t limit = lsm->config.limit_bytes, standard = lsm->segment_bytes + SEL_SEGMENT_OVERHEAD;
     if (pages_bytes > (uint64_t)UINT32_MAX * SEL_DISK_BLOCK / 2 ||
         row_bytes > (uint64_t)UINT32_MAX * SEL_DISK_BLOCK / 2)
         return true;
     if (limit == 0)
         return false;
-    uint64_t need = segment_for(lsm, pages_bytes) + SEL_SEGMENT_OVERHEAD + slack(lsm);
+    uint64_t pages = segment_for(lsm, pages_bytes) + SEL_SEGMENT_OVERHEAD, row = 0;
     if (row_bytes)
-        need += segment_for(lsm, row_bytes) + SEL_SEGMENT_OVERHEAD;
+        row = segment_for(lsm, row_bytes) + SEL_SEGMENT_OVERHEAD;
+    uint64_t need = pages + row + slack(lsm);
+    if (pages > standard || row > standard)
+        need += standard + (row_bytes || lsm->lane[SEL_LSM_ROW].used ? 2 * standard : 0);
     return need > limit;
 }
 
