@@ -53,7 +53,7 @@ uint64_t sel_group_deadline_ns(const struct sel_lsm *lsm) {
     uint64_t deadline = UINT64_MAX;
     if (lsm->commit.active)
         return deadline;
-    if (group_asked(lsm) || removals_asked(lsm))
+    if (group_asked(lsm) || removals_asked(lsm) || lsm->try_index)
         return 0;
     if (!sel_list_empty((struct sel_list *)&lsm->group))
         deadline = lsm->group_since_ns + lsm->group_ns;
@@ -91,6 +91,8 @@ static void transact(struct sel_lsm *lsm) {
     if (commit->error) {
         fail_writes(lsm, commit->error);
         keep_removals(lsm);
+        if (lsm->try_index)
+            sel_state_index_tried(lsm);
         commit_done(lsm);
         return;
     }
@@ -212,8 +214,9 @@ static void commit_write(struct sel_lsm_write *write) {
 void sel_commit_finished(struct sel_lsm *lsm, int result) {
     struct sel_commit *commit = &lsm->commit;
     if (result) {
-        sel_log_warning(lsm->config.log, "index transaction failed: %s",
-                        commit->message.text[0] ? commit->message.text : sel_error_text(result));
+        bool bare = sel_list_empty(&commit->writes) && sel_list_empty(&commit->removals); /* a try, see state.c */
+        sel_log(lsm->config.log, bare ? SEL_LOG_DEBUG : SEL_LOG_WARNING, "index transaction failed: %s",
+                commit->message.text[0] ? commit->message.text : sel_error_text(result));
         fail_writes(lsm, result);
     }
     while (!sel_list_empty(&commit->writes))

@@ -290,6 +290,8 @@ struct sel_lsm {
     uint8_t state;
     unsigned failures[SEL_NOTE_KINDS]; /* in a row, of each kind: where syncs fail, writes may well succeed */
     uint64_t probe_ns;
+    bool index_failed; /* the last transaction did */
+    bool try_index;    /* the disk is well again: one transaction is to show that the index is, too */
     struct sel_probe *probe;
 
     struct sel_lsm_stats stats;
@@ -406,6 +408,7 @@ void sel_forward_stop(struct sel_lsm *lsm);
 void sel_state_note(struct sel_lsm *lsm, uint8_t kind, int result);
 void sel_state_enter(struct sel_lsm *lsm, enum sel_lsm_state state, const char *why);
 void sel_state_poll(struct sel_lsm *lsm);
+void sel_state_index_tried(struct sel_lsm *lsm); /* to no avail */
 uint64_t sel_state_deadline_ns(const struct sel_lsm *lsm);
 
 #endif

@@ -6,7 +6,8 @@
  *   any --a probe succeeds--> OK
  *
  * Entering a state warns once. In it nothing new is begun; a probe now and then makes a small file (on a full disk one
- * with as much space as a segment takes), writes, syncs and removes it. While an io is stuck no probe is sent after it.
+ * with as much space as a segment takes), writes, syncs and removes it; where it was the index that failed, a
+ * transaction follows. While an io is stuck no probe is sent after it.
  */
 #include "lsm/lsm_priv.h"
 
@@ -40,9 +41,33 @@ void sel_state_enter(struct sel_lsm *lsm, enum sel_lsm_state state, const char *
                     state_text[state], why);
 }
 
+static void leave(struct sel_lsm *lsm) {
+    sel_log_info(lsm->config.log, "disk tier: %s no longer; writing goes on", state_text[lsm->state]);
+    lsm->state = SEL_LSM_OK;
+    memset(lsm->failures, 0, sizeof lsm->failures);
+    lsm->reclaim = true;
+}
+
+void sel_state_index_tried(struct sel_lsm *lsm) {
+    lsm->try_index = false;
+    lsm->probe_ns = sel_mono_ns(lsm->config.clock) + SEL_PROBE_NS;
+}
+
+/* Where the index has reached its own size only removals help, and they come from whoever is let go on. */
+static void note_index(struct sel_lsm *lsm, int result) {
+    lsm->index_failed = result != 0 && result != SELENE_E_NOSPACE;
+    if (!lsm->try_index)
+        return;
+    sel_state_index_tried(lsm);
+    if (!lsm->index_failed && lsm->state != SEL_LSM_OK)
+        leave(lsm);
+}
+
 void sel_state_note(struct sel_lsm *lsm, uint8_t kind, int result) {
     bool writing = kind == SEL_DISK_WRITE || kind == SEL_DISK_SYNC || kind == SEL_DISK_ALLOCATE ||
                    kind == SEL_DISK_SYNC_DIR || kind == SEL_NOTE_INDEX;
+    if (kind == SEL_NOTE_INDEX)
+        note_index(lsm, result);
     if (result == SELENE_E_CLOSED || result == SELENE_E_NOMEM || result == SELENE_E_UNSUPPORTED)
         return;
     if (!writing && !(kind == SEL_DISK_OPEN && (result == SELENE_E_NOSPACE || result == SELENE_E_READONLY)))
@@ -76,10 +101,10 @@ static void probe_over(struct sel_probe *probe) {
     lsm->probe_ns = sel_mono_ns(lsm->config.clock) + SEL_PROBE_NS;
     if (result || stuck(lsm) || lsm->aborting)
         return;
-    sel_log_info(lsm->config.log, "disk tier: %s no longer; writing goes on", state_text[lsm->state]);
-    lsm->state = SEL_LSM_OK;
-    memset(lsm->failures, 0, sizeof lsm->failures);
-    lsm->reclaim = true;
+    if (lsm->index_failed)
+        lsm->try_index = true; /* group.c makes a transaction */
+    else
+        leave(lsm);
 }
 
 static void probed(struct sel_lsm_io *io, int result) {
@@ -136,14 +161,15 @@ void sel_state_poll(struct sel_lsm *lsm) {
     bool stalled = stuck(lsm);
     if (lsm->state == SEL_LSM_OK && stalled)
         sel_state_enter(lsm, SEL_LSM_STALLED, "an I/O is overdue");
-    if (lsm->state != SEL_LSM_OK && !stalled && !lsm->probe && !lsm->closing &&
+    if (lsm->state != SEL_LSM_OK && !stalled && !lsm->probe && !lsm->try_index && !lsm->closing &&
         sel_mono_ns(lsm->config.clock) >= lsm->probe_ns)
         start_probe(lsm);
 }
 
 uint64_t sel_state_deadline_ns(const struct sel_lsm *lsm) {
     if (lsm->state != SEL_LSM_OK)
-        return lsm->probe || stuck(lsm) ? UINT64_MAX : lsm->probe_ns; /* stuck: its completion wakes */
+        return lsm->probe || lsm->try_index || stuck(lsm) ? UINT64_MAX
+                                                          : lsm->probe_ns; /* stuck: its completion wakes */
     if (sel_list_empty((struct sel_list *)&lsm->inflight))
         return UINT64_MAX;
     return SEL_LIST_ENTRY(lsm->inflight.next, struct sel_lsm_io, link)->started_ns + lsm->stall_ns;
