@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many requests, little room: reads shared between restores, slots that are all pinned, a warm set beside cold
- * restores, a full or failing disk, a drain without time. Simulated disk.
+ * restores, a full or failing disk. Simulated disk.
  */
 #include "tests/unit/engine/world.h"
 
@@ -261,43 +261,6 @@ static void test_degraded(void **state) {
     degraded(SELENE_E_IO);
 }
 
-/* [P8, fault 14]: a drain without time starts nothing it cannot end, says what it left, and leaves nothing behind. */
-static void test_drain_deadline(void **state) {
-    enum { COUNT = 20 };
-    static struct sequence chains[COUNT];
-    struct device_request request;
-    (void)state;
-    begin(&world_with_rows, 400, 0);
-    request_make(&world, &request, 0, 16);
-    for (int i = 0; i < COUNT; i++) {
-        sequence_make(&world, &chains[i], (uint64_t)i + 1, 64);
-        assert_int_equal(world_publish(&world, &request, &chains[i], 64), SELENE_ACCEPTED);
-    }
-    uint64_t ticket, second;
-    assert_ok(selene_drain(world.store, world.clock.mono + 1000, &ticket));
-    assert_int_equal(selene_drain(world.store, 0, &second), SELENE_E_RETRY);
-    struct selene_event event = world_wait(&world, ticket);
-    assert_int_equal(event.result, SELENE_E_DEADLINE);
-    assert_int_equal(event.drained_written, 0);
-    assert_int_equal(event.drained_skipped_deadline, COUNT);
-    assert_int_equal(event.drained_skipped_failed, 0);
-    assert_ok(selene_drain(world.store, 0, &ticket));
-    assert_ok(selene_cancel(world.store, ticket));
-    assert_int_equal(world_wait(&world, ticket).result, SELENE_E_CANCELLED);
-    world_check(&world);
-    event = world_drain(&world);
-    assert_int_equal(event.result, 0);
-    event = world_drain(&world); /* nothing left */
-    assert_int_equal(event.drained_written, 0);
-    world_reopen(&world, chains, COUNT);
-    for (int i = 0; i < COUNT; i++) {
-        assert_int_equal(world_restore(&world, &request, &chains[i], 64, NULL), 64);
-        sequence_free(&chains[i]);
-    }
-    request_free(&world, &request);
-    world_destroy(&world);
-}
-
 /* [fault 3]: without a warm tier nothing is found while a write completion is held back. */
 static void test_held_write(void **state) {
     struct sequence chain;
@@ -459,80 +422,6 @@ static void test_restore_beside_publishes(void **state) {
     world_destroy(&world);
 }
 
-/* [P8, D6]: a disk that is too small for all that is in memory keeps the latest used of it. */
-static void test_drain_small_disk(void **state) {
-    enum { COUNT = 100 };
-    static struct sequence chains[COUNT];
-    struct device_request request;
-    (void)state;
-    begin(&world_with_rows, 3000, 24 << 20);
-    request_make(&world, &request, 0, 16);
-    for (int i = 0; i < COUNT; i++) {
-        sequence_make(&world, &chains[i], (uint64_t)i + 1, 100);
-        assert_int_equal(world_publish(&world, &request, &chains[i], 100), SELENE_ACCEPTED);
-    }
-    assert_int_equal(world_stats(&world).spills, 0);
-    struct selene_event event = world_drain(&world);
-    assert_int_equal(event.result, SELENE_E_DEGRADED);
-    assert_true(event.drained_written > 10);
-    assert_int_equal(event.drained_written + event.drained_skipped_failed, COUNT);
-    assert_int_equal(world_stats(&world).evictions[SELENE_TIER_DISK], 0);
-    world_close(&world);
-    world_open(&world);
-    for (int i = 0; i < COUNT; i++) {
-        sequence_prefix(&world, &chains[i]);
-        bool written = (uint64_t)(COUNT - i) <= event.drained_written;
-        assert_int_equal(world_restore(&world, &request, &chains[i], 100, NULL), written ? 100 : 0);
-        sequence_free(&chains[i]);
-    }
-    request_free(&world, &request);
-    world_destroy(&world);
-}
-
-/* [P8, D9, fault 21]: a drain without a deadline ends on a disk that does not answer, and on one whose index takes
- * nothing, not even removals; later everything is written all the same. */
-static void test_drain_gives_up(void **state) {
-    (void)state;
-    for (int index = 0; index < 2; index++) {
-        struct sel_disk_fault fault = {
-            .action = SEL_DISK_FAULT_HOLD, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1, .repeat = UINT64_MAX};
-        struct sequence first, second;
-        struct device_request request;
-        struct selene_event event;
-        begin(&world_with_rows, 100, 0);
-        request_make(&world, &request, 0, 16);
-        sequence_make(&world, &first, 1, 64);
-        sequence_make(&world, &second, 2, 64);
-        assert_int_equal(world_publish(&world, &request, &first, 64), SELENE_ACCEPTED);
-        assert_int_equal(world_drain(&world).drained_written, 1);
-        assert_int_equal(world_publish(&world, &request, &second, 64), SELENE_ACCEPTED);
-        if (index) {
-            sel_catalog_sim_fail(world.catalog_sim, 1, UINT64_MAX, SELENE_E_IO);
-            sel_disk_detach(world.store, world_node(&world, &first, 64));
-        } else {
-            sel_disk_fault_arm(world.disk, &fault);
-        }
-        event = world_drain(&world);
-        assert_int_equal(event.result, SELENE_E_DEGRADED);
-        assert_int_equal(event.drained_written, 0);
-        assert_true(event.drained_skipped_failed > 0);
-        world_check(&world);
-        sel_catalog_sim_fail(world.catalog_sim, 0, 0, 0);
-        sel_disk_fault_clear(world.disk);
-        sel_disk_fault_release(world.disk);
-        for (int i = 0; i < 3000 && (i < 300 || world_stats(&world).disk_state != 0); i++)
-            world_poll(&world, &event, 1);
-        (void)world_publish(&world, &request, &second, 64); /* dropped, or still there */
-        assert_int_equal(world_drain(&world).result, 0);
-        assert_int_equal(world_restore(&world, &request, &second, 64, NULL), 64);
-        sequence_free(&first);
-        sequence_free(&second);
-        request_free(&world, &request);
-        world_close_failed(&world);
-        world_destroy(&world);
-    }
-}
-
 /* [P2, P6]: on a disk smaller than what write-back keeps ahead the end of the chain drops; nothing is written again and
  * again for the sake of clean slots that do not become more. */
 static void test_disk_smaller_than_intake(void **state) {
@@ -575,11 +464,8 @@ int main(void) {
         cmocka_unit_test(test_cold_restores),
         cmocka_unit_test(test_disk_limit),
         cmocka_unit_test(test_degraded),
-        cmocka_unit_test(test_drain_deadline),
         cmocka_unit_test(test_held_write),
         cmocka_unit_test(test_parents_first),
-        cmocka_unit_test(test_drain_small_disk),
-        cmocka_unit_test(test_drain_gives_up),
         cmocka_unit_test(test_disk_smaller_than_intake),
         cmocka_unit_test(test_child_waits_for_parent),
         cmocka_unit_test(test_restore_beside_publishes),
