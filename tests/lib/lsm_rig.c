@@ -488,10 +488,8 @@ uint64_t rig_directory_bytes(const struct rig *rig) {
 
 void rig_check(struct rig *rig) {
     struct selene_message message = {{0}};
-    int rc = sel_lsm_check(rig->lsm, &message);
-    if (rc)
-        print_error("%s\n", message.text);
-    assert_ok(rc);
+    if (sel_lsm_check(rig->lsm, &message))
+        fail_msg("%s", message.text);
 }
 
 struct sel_lsm_stats rig_stats(const struct rig *rig) {
