@@ -146,7 +146,8 @@ static int reserve(struct sel_lsm_write *write) {
     uint64_t bytes[2];
     for (int i = 0; i < 2; i++)
         bytes[i] = write->part[i].header_bytes + write->part[i].data_bytes;
-    if (sel_space_oversize(lsm, bytes[0], bytes[1]))
+    /* Numbers end only where a hostile file has used them up: what is written then would be refused by every reader. */
+    if (sel_space_oversize(lsm, bytes[0], bytes[1]) || lsm->next_sequence > SEL_SEQUENCE_MAX - 1)
         return SELENE_E_OVERSIZE;
     uint64_t values = sel_space_values(write->record.page_key_count);
     int rc = sel_space_room(lsm, values) ? 0 : SELENE_E_NOSPACE;

@@ -337,6 +337,8 @@ static void test_last_sequence(void **state) {
     assert_ok(rig_write(&rig, &two, NULL));
     assert_in_range(two.location.sequence, 2, 1000);
     assert_ok(rig_read(&rig, &two, &two.location, SEL_LSM_PAGES));
+    rig.lsm->next_sequence = SEL_SEQUENCE_MAX; /* nor is one used that no reader takes */
+    assert_int_equal(rig_begin(&rig, &two, NULL), SELENE_E_OVERSIZE);
     rig_close(&rig);
     rig_destroy(&rig);
 }
