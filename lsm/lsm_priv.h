@@ -290,6 +290,7 @@ struct sel_lsm {
     uint8_t state;
     unsigned failures[SEL_NOTE_KINDS]; /* in a row, of each kind: where syncs fail, writes may well succeed */
     uint64_t probe_ns;
+    bool overdue;      /* the last poll saw an I/O that was */
     bool index_failed; /* the last transaction did */
     bool try_index;    /* the disk is well again: one transaction is to show that the index is, too */
     struct sel_probe *probe;

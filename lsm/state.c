@@ -159,8 +159,10 @@ static void start_probe(struct sel_lsm *lsm) {
 
 void sel_state_poll(struct sel_lsm *lsm) {
     bool stalled = stuck(lsm);
-    if (lsm->state == SEL_LSM_OK && stalled)
+    /* Seen twice: after a pause without polls the first one meets I/O that ended long ago and was not looked at. */
+    if (lsm->state == SEL_LSM_OK && stalled && lsm->overdue)
         sel_state_enter(lsm, SEL_LSM_STALLED, "an I/O is overdue");
+    lsm->overdue = stalled;
     if (lsm->state != SEL_LSM_OK && !stalled && !lsm->probe && !lsm->try_index && !lsm->closing &&
         sel_mono_ns(lsm->config.clock) >= lsm->probe_ns)
         start_probe(lsm);

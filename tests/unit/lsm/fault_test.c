@@ -222,6 +222,23 @@ static void test_stalled(void **state) {
     rig_destroy(&rig);
 }
 
+/* Who has not polled for a while, with I/O in flight, does not meet a stalled disk. */
+static void test_pause(void **state) {
+    (void)state;
+    struct rig rig;
+    create(&rig, RIG_SIM);
+    unsigned warnings = rig.warnings;
+    struct rig_record one = {.id = 2, .tokens = 20};
+    assert_ok(rig_start(&rig, &one, NULL));
+    rig_turn(&rig, 0);
+    sel_clock_manual_advance(&rig.clock, 100 * SEL_NS_PER_SECOND);
+    assert_ok(rig_wait(&rig, &one));
+    assert_int_equal(sel_lsm_state(rig.lsm), SEL_LSM_OK);
+    assert_int_equal(rig.warnings, warnings);
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 static void put_file(const struct rig *rig, const char *name, const void *bytes, size_t count) {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", rig->directory, name);
@@ -315,6 +332,7 @@ int main(void) {
         cmocka_unit_test(test_full),        cmocka_unit_test(test_readonly),
         cmocka_unit_test(test_failing),     cmocka_unit_test(test_stalled),
         cmocka_unit_test(test_other_files), cmocka_unit_test(test_two_layouts),
+        cmocka_unit_test(test_pause),
     };
     return cmocka_run_group_tests_name("lsm faults", tests, NULL, NULL);
 }
