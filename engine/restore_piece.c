@@ -181,6 +181,10 @@ static void piece_try(struct sel_piece *piece) {
         nowhere(piece);
         return;
     }
+    if (piece->restore->cancelled) { /* nothing more may touch the caller's memory */
+        piece_end(piece, SEL_PIECE_FAILED);
+        return;
+    }
     move_pin(piece, tier);
     piece->result = 0;
     piece->source = (enum sel_tier)tier;

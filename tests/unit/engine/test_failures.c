@@ -3,6 +3,7 @@
  * Copies that fail, one form after another [R4, P4, I1]: what comes back is right, what is broken is found once, counted
  * and never tried again [fault 26]. Simulated disk.
  */
+#include "engine/restore_priv.h"
 #include "tests/unit/engine/world.h"
 
 static struct world world;
@@ -208,6 +209,26 @@ static void test_write_fails_twice(void **state) {
     world_destroy(&world);
 }
 
+/* [R6]: a cancelled restore whose copy had failed does not begin again in the next tier: the caller's event may never
+ * happen, and the cancel must end all the same. */
+static void test_cancel_after_failure(void **state) {
+    uint64_t ticket;
+    (void)state;
+    begin(&world_with_rows, false);
+    request.wait = 0;
+    request.state.wait = &request.wait;
+    assert_ok(selene_restore(world.store, chain.prefix, 100, &request.state, &ticket));
+    struct sel_request *waiting = SEL_LIST_ENTRY(world.store->requests.next, struct sel_request, link);
+    struct sel_restore *restore = SEL_CONTAINER(waiting, struct sel_restore, request);
+    sel_piece_stop(&restore->pieces[0], SELENE_E_CORRUPT);
+    assert_ok(selene_cancel(world.store, ticket));
+    assert_int_equal(world_wait(&world, ticket).result, SELENE_E_CANCELLED);
+    request.state.wait = NULL;
+    assert_int_equal(world_stats(&world).checksum_failures[SELENE_TIER_MEMORY], 1);
+    restore_gives(100, 0);
+    end();
+}
+
 /* A directory that calls pages of another size by this layout's namespace: such records are refused and change nothing
  * for those that are right. Records of other layouts may have any size, and are never described as if they were ours. */
 static void test_lying_page_size(void **state) {
@@ -279,11 +300,17 @@ static void test_bad_copy_held(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_then_disk), cmocka_unit_test(test_both_tiers),
-        cmocka_unit_test(test_disk_with_rows),   cmocka_unit_test(test_disk_without_rows),
-        cmocka_unit_test(test_bad_row),          cmocka_unit_test(test_read_errors),
-        cmocka_unit_test(test_nth_write_fails),  cmocka_unit_test(test_write_fails_twice),
-        cmocka_unit_test(test_lying_page_size),  cmocka_unit_test(test_lying_page_size_first),
+        cmocka_unit_test(test_memory_then_disk),
+        cmocka_unit_test(test_both_tiers),
+        cmocka_unit_test(test_disk_with_rows),
+        cmocka_unit_test(test_disk_without_rows),
+        cmocka_unit_test(test_bad_row),
+        cmocka_unit_test(test_read_errors),
+        cmocka_unit_test(test_nth_write_fails),
+        cmocka_unit_test(test_write_fails_twice),
+        cmocka_unit_test(test_cancel_after_failure),
+        cmocka_unit_test(test_lying_page_size),
+        cmocka_unit_test(test_lying_page_size_first),
         cmocka_unit_test(test_bad_copy_held),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
