@@ -32,6 +32,7 @@ struct sel_stream {
     struct sel_draft *draft;
     struct sel_lsm_write *write;
     struct sel_op finish;
+    struct sel_request *event; /* of the commit, when the caller wants it */
     struct sel_list windows;
     uint32_t window_count;
     uint32_t copying; /* windows whose checksums are not known yet */
@@ -59,6 +60,7 @@ void sel_stream_free(struct sel_stream **out) {
     if (stream->write)
         sel_lsm_write_free(&stream->write);
     sel_list_remove(&stream->link);
+    free(stream->event);
     free(stream->page_sums);
     free(stream->row_sums);
     free(stream);
@@ -298,7 +300,8 @@ int sel_stream_start(struct sel_publish *publish) {
     stream->row_sums = calloc(ranks, sizeof(uint64_t));
     if (layout->row_slots)
         draft->row_hashes = calloc(ranks * layout->row_blocks, sizeof(uint64_t));
-    if (!stream->page_sums || !stream->row_sums || (layout->row_slots && !draft->row_hashes))
+    if (!stream->page_sums || !stream->row_sums || (layout->row_slots && !draft->row_hashes) ||
+        sel_event_prepare(store, &stream->event))
         goto fail;
     result = stream_begin(stream, before);
     if (result)
@@ -311,6 +314,7 @@ int sel_stream_start(struct sel_publish *publish) {
     return 0;
 fail:
     if (stream) {
+        free(stream->event);
         free(stream->page_sums);
         free(stream->row_sums);
         free(stream);
@@ -359,6 +363,8 @@ int sel_stream_insert(struct sel_draft *draft) {
         node->disk = location;
         store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
     }
+    if (draft->stream->kept)
+        sel_event_committed(store, &draft->stream->event, node);
     sel_tree_touch(store->tree, node, sel_store_use(store));
     sel_publish_advance(publish, node);
     return 0;

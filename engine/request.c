@@ -4,6 +4,8 @@
  */
 #include "engine/store_priv.h"
 
+#include <string.h>
+
 void sel_request_begin(selene_store *store, struct sel_request *request, int kind,
                        void (*cancel)(struct sel_request *request)) {
     request->event.kind = kind;
@@ -23,7 +25,19 @@ void sel_request_end(selene_store *store, struct sel_request *request, int resul
     sel_list_add_tail(&store->events, &request->link);
 }
 
-void sel_event_add(selene_store *store, struct sel_request *event) {
+int sel_event_prepare(const selene_store *store, struct sel_request **event) {
+    *event = store->options.report_commits ? calloc(1, sizeof **event) : NULL;
+    return *event || !store->options.report_commits ? 0 : SELENE_E_NOMEM;
+}
+
+void sel_event_committed(selene_store *store, struct sel_request **out, const struct sel_node *node) {
+    struct sel_request *event = *out;
+    *out = NULL;
+    if (!event)
+        return;
+    event->event.kind = SELENE_EVENT_COMMITTED;
+    event->event.tokens = node->tokens;
+    memcpy(event->event.key, node->key.bytes, sizeof node->key.bytes);
     sel_list_init(&event->link);
     sel_list_add_tail(&store->events, &event->link);
 }

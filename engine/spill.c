@@ -77,13 +77,7 @@ static int committed(struct sel_spill *spill) {
     store->stats.spills++;
     sel_memory_set_parked(store, node, false);
     pin_parent_of_children(store, node);
-    if (spill->event) {
-        spill->event->event.kind = SELENE_EVENT_COMMITTED;
-        spill->event->event.tokens = node->tokens;
-        memcpy(spill->event->event.key, node->key.bytes, sizeof node->key.bytes);
-        sel_event_add(store, spill->event);
-        spill->event = NULL;
-    }
+    sel_event_committed(store, &spill->event, node);
     return 0;
 }
 
@@ -184,9 +178,7 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
     sel_list_init(&spill->link);
     sel_op_init(&spill->finish, finish_done);
     spill->iov = malloc(spill->slots * sizeof *spill->iov);
-    if (store->options.report_commits)
-        spill->event = calloc(1, sizeof *spill->event);
-    if (!spill->iov || (store->options.report_commits && !spill->event)) {
+    if (!spill->iov || sel_event_prepare(store, &spill->event)) {
         spill_free(spill);
         return NULL;
     }

@@ -155,8 +155,10 @@ void sel_request_begin(selene_store *store, struct sel_request *request, int kin
                        void (*cancel)(struct sel_request *request));
 /* The event is ready; the containing struct is freed by the poll that hands it out. */
 void sel_request_end(selene_store *store, struct sel_request *request, int result);
-/* An event without a request in flight (COMMITTED). */
-void sel_event_add(selene_store *store, struct sel_request *event);
+/* Memory for the event of a commit, taken before the write begins; NULL when the caller does not want it. */
+int sel_event_prepare(const selene_store *store, struct sel_request **event);
+/* COMMITTED: the node is on disk for good. Takes the event over; NULL: nobody wants it. */
+void sel_event_committed(selene_store *store, struct sel_request **event, const struct sel_node *node);
 void sel_rate_add(struct sel_rate *rate, uint64_t bytes, uint64_t ns);
 
 /* ---- memory.c ---- */
