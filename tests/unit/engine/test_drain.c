@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Drains that cannot end as wished: without time, with a disk that is too small, or that does not answer [P8].
+ * Drains that cannot end as wished: without time, with a disk that is too small, or that does not answer [P8]; and what
+ * is reported of commits.
  */
 #include "tests/unit/engine/world.h"
 
@@ -124,11 +125,60 @@ static void test_drain_gives_up(void **state) {
     }
 }
 
+/* Every record that is committed is reported once, with a warm tier and without, and before the drain or publish that
+ * waited for it. */
+static void reports_commits(uint64_t warm_slots) {
+    struct sequence chain;
+    struct device_request request;
+    struct selene_publish_result result;
+    struct selene_event event;
+    uint64_t ticket, commits = 0;
+    world_init(&world, &world_without_rows, 1024, warm_slots, true);
+    world_disk(&world, 1);
+    world.options.report_commits = 1;
+    world_open(&world);
+    request_make(&world, &request, 0, 32);
+    sequence_make(&world, &chain, 1, 250);
+    request_fill(&world, &request, &chain, 240);
+    do { /* the first segment may not be there yet */
+        world_poll(&world, &event, 1);
+        assert_ok(selene_publish(world.store, chain.prefix, 240, &request.state, &result));
+    } while (result.answer == SELENE_RETRY);
+    assert_int_equal(result.answer, SELENE_ACCEPTED);
+    ticket = result.ticket;
+    if (warm_slots) {
+        assert_int_equal(world_wait(&world, ticket).result, 0);
+        assert_ok(selene_drain(world.store, 0, &ticket));
+    }
+    do {
+        if (world_poll(&world, &event, 1) == 0)
+            event.ticket = 0;
+        else if (event.kind == SELENE_EVENT_COMMITTED) {
+            uint8_t key[32];
+            assert_int_equal(event.tokens, ++commits * 32 > 240 ? 240 : commits * 32);
+            assert_ok(selene_prefix_key(chain.prefix, event.tokens, key));
+            assert_memory_equal(event.key, key, 32);
+        }
+    } while (event.ticket != ticket);
+    assert_int_equal(event.result, 0);
+    assert_int_equal(commits, 8);
+    assert_int_equal(world_stats(&world).records[SELENE_TIER_DISK], 8);
+    sequence_free(&chain);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+static void test_report_commits(void **state) {
+    (void)state;
+    reports_commits(100);
+    reports_commits(0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_drain_deadline),
         cmocka_unit_test(test_drain_small_disk),
         cmocka_unit_test(test_drain_gives_up),
+        cmocka_unit_test(test_report_commits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
