@@ -48,6 +48,8 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
     /* Use goes on from the time of the commit; within a second in order of the sequence. */
     uint64_t second = SEL_MIN(record->time_s, sel_wall_ns(store->clock) / SEL_NS_PER_SECOND);
     sel_tree_touch(store->tree, node, second * SEL_NS_PER_SECOND + location->sequence % (SEL_NS_PER_SECOND - 1));
+    /* What is used from now on is used later, whatever the clock says. */
+    store->use_counter = SEL_MAX(store->use_counter, node->last_use);
     return 0;
 }
 
