@@ -75,6 +75,7 @@ static int committed(struct sel_spill *spill) {
     }
     store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
     store->stats.spills++;
+    ((struct sel_memory *)node->memory)->write_failures = 0; /* those of the next write are its own [P4] */
     sel_memory_set_parked(store, node, false);
     pin_parent_of_children(store, node);
     sel_event_committed(store, &spill->event, node);

@@ -180,6 +180,43 @@ static void test_nth_write_fails(void **state) {
     }
 }
 
+/* [P4]: failures of one write do not count against a later one of the same record. */
+static void test_write_failures_forgotten(void **state) {
+    (void)state;
+    begin(&world_with_rows, false);
+    struct sel_node *node = world_node(&world, &chain, 100);
+    struct sel_memory *memory = node->memory;
+    for (int round = 0; round < 3; round++) {
+        struct sel_disk_fault fault = {.action = SEL_DISK_FAULT_FAIL, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1};
+        sel_disk_detach(world.store, node);
+        sel_disk_fault_arm(world.disk, &fault);
+        struct selene_event event = world_drain(&world);
+        for (int again = 0; again < 3 && event.drained_skipped_failed; again++)
+            event = world_drain(&world);
+        sel_disk_fault_clear(world.disk);
+        assert_int_equal(event.result, 0);
+        assert_ptr_equal(node->memory, memory);
+        assert_int_equal(world_stats(&world).spill_retries, round + 1);
+    }
+    assert_int_equal(world_stats(&world).dropped_records, 0);
+    world_close_failed(&world);
+    sequence_free(&chain);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
+/* A clock that was set back does not make what is used now colder than what was used before the restart. */
+static void test_clock_set_back(void **state) {
+    (void)state;
+    begin(&world_with_rows, true);
+    uint64_t recovered = world_node(&world, &chain, 100)->last_use;
+    assert_true(recovered > 0);
+    world.clock.wall = recovered / 2;
+    restore_gives(100, 0);
+    assert_true(world_node(&world, &chain, 100)->last_use > recovered);
+    end();
+}
+
 /* [P4]: a record whose write fails again and again is dropped with what is under it, and cannot be found [fault 2]. */
 static void test_write_fails_twice(void **state) {
     (void)state;
@@ -308,6 +345,8 @@ int main(void) {
         cmocka_unit_test(test_read_errors),
         cmocka_unit_test(test_nth_write_fails),
         cmocka_unit_test(test_write_fails_twice),
+        cmocka_unit_test(test_write_failures_forgotten),
+        cmocka_unit_test(test_clock_set_back),
         cmocka_unit_test(test_cancel_after_failure),
         cmocka_unit_test(test_lying_page_size),
         cmocka_unit_test(test_lying_page_size_first),
