@@ -4,20 +4,21 @@
  *
  * How an engine uses it:
  *
- *     selene_open                      one store per process and rank group; it blocks, everything after it does not
+ *     selene_open                      one store per process and rank group; it blocks, as selene_close does, and
+ *                                      selene_wait for as long as it is told; nothing else does
  *     selene_prefix_*                  the request's token sequence and its keys, grown as tokens arrive
  *     selene_lookup                    how much of the prompt is held, and where
  *     selene_restore                   copy that much into device pages; a RESTORE event says how many tokens are good
  *     ... prefill the rest ...
- *     selene_publish                   offer the state at a checkpoint; a PUBLISH event says when device memory is free
- * again selene_poll                      drives everything and returns events; wait on selene_event_fd in between
+ *     selene_publish                   offer the state at a checkpoint; a PUBLISH event gives device memory back
+ *     selene_poll                      drives everything and returns events; wait on selene_event_fd in between
  *     selene_drain, selene_close
  *
  * THREADS. A store belongs to one thread at a time: all calls on it and its prefixes must be serialised by the caller.
  * The store's own helper threads (copies and hashes, one for catalogue commits) are created at open and never call
  * back. FORK. A forked child must not use a store or prefix of its parent: calls answer SELENE_E_FORKED. UNITS. Bytes,
  * tokens, nanoseconds; times are CLOCK_MONOTONIC. ERRORS. `int`, 0 or a negative SELENE_E_ code (selene_error.h). A
- * functions that takes a `selene_message` explains itself there. Damage, races and I/O errors never give a wrong byte:
+ * function that takes a `selene_message` explains itself there. Damage, races and I/O errors never give a wrong byte:
  * they cost tokens, which the events report. OWNERSHIP. Handles are created by functions that take `T **out` and
  * destroyed by functions that take `T **` and null it. Descriptions passed by pointer are copied unless the comment
  * says "until the event".
@@ -78,7 +79,7 @@ struct selene_plane_memory {
 };
 
 struct selene_options {
-    size_t struct_bytes; /* set by selene_options_init: lets the struct grow */
+    size_t struct_bytes; /* set by selene_options_init: tells a header from another library's */
     const struct selene_layout *layout;
 
     /* The engine's paged KV memory: rank_count * plane_count entries, rank-major, and how many blocks there are.
@@ -114,7 +115,8 @@ SELENE_API void selene_options_init(struct selene_options *options);
  * the index. */
 SELENE_API int selene_open(selene_store **out, const struct selene_options *options, struct selene_message *message);
 /* Waits for what touches the caller's memory, commits what was already written, and frees everything. Records that are
- * only in memory are lost; see selene_drain. NULL-safe. */
+ * only in memory are lost; see selene_drain. Events not taken are lost. Returns the first error; the store is freed all
+ * the same, but for SELENE_E_FORKED, which leaves it. NULL-safe. */
 SELENE_API int selene_close(selene_store **store);
 
 /* ---- prefixes ---- */
@@ -198,8 +200,10 @@ SELENE_API void selene_publish_abandoned(selene_store *store, int reason);
  * flight. */
 SELENE_API int selene_cancel(selene_store *store, uint64_t ticket);
 
-/* Persists what is only in memory, until `deadline_ns` (CLOCK_MONOTONIC; 0: no deadline) [P8]. A DRAIN event reports.
- */
+/* Persists what is only in memory, what was used last first, until `deadline_ns` (CLOCK_MONOTONIC; 0: no deadline) [P8].
+ * It gives up when nothing was committed for a minute, and keeps what was used later when the disk is too small. One at
+ * a time: SELENE_E_RETRY. A DRAIN event reports: its result is 0 when nothing is left in memory alone,
+ * SELENE_E_DEADLINE, SELENE_E_DEGRADED when the disk did not take it, SELENE_E_UNSUPPORTED without a disk. */
 SELENE_API int selene_drain(selene_store *store, uint64_t deadline_ns, uint64_t *ticket);
 
 /* ---- events ---- */
