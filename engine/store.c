@@ -223,7 +223,7 @@ static void settle_requests(selene_store *store) {
         if (!busy)
             return;
         if (store->ready == &store->own_ready)
-            (void)selene_wait(store, SEL_NS_PER_MS);
+            sel_store_sleep(store, SEL_NS_PER_MS);
         else if (store->disk)
             store->disk->ops->wait(store->disk, SEL_NS_PER_MS);
     }

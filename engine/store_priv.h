@@ -137,6 +137,8 @@ uint32_t sel_fork_generation(void);
 void sel_store_wake(void *store); /* any thread: makes the eventfd readable */
 /* Empties the eventfd when it may have been written; what it announced is looked for afterwards. */
 void sel_store_quiet_down(selene_store *store);
+/* Sleeps until there may be something to do; events that the caller did not take do not count. */
+void sel_store_sleep(selene_store *store, uint64_t timeout_ns);
 /* After a call that submitted something: hands it on, and makes sure that a caller who only waits will poll. */
 void sel_store_kick(selene_store *store);
 /* One round of everything. */

@@ -87,12 +87,9 @@ uint64_t selene_deadline_ns(const selene_store *store) {
     return SEL_MIN(deadline, sel_mono_ns(store->clock) + pause);
 }
 
-int selene_wait(selene_store *store, uint64_t timeout_ns) {
-    int result = sel_store_usable(store);
-    if (result)
-        return result;
-    if (!sel_list_empty(&store->events) || sel_ready_pending(store->ready))
-        return 0;
+void sel_store_sleep(selene_store *store, uint64_t timeout_ns) {
+    if (sel_ready_pending(store->ready))
+        return;
     uint64_t now = sel_mono_ns(store->clock), deadline = selene_deadline_ns(store);
     uint64_t ns = SEL_MIN(timeout_ns, deadline > now ? deadline - now : 0);
     struct pollfd fd = {.fd = store->event_fd, .events = POLLIN};
@@ -100,5 +97,13 @@ int selene_wait(selene_store *store, uint64_t timeout_ns) {
                                .tv_nsec = (long)(ns % SEL_NS_PER_SECOND)};
     if (ppoll(&fd, 1, &timeout, NULL) > 0)
         store->quiet = false;
+}
+
+int selene_wait(selene_store *store, uint64_t timeout_ns) {
+    int result = sel_store_usable(store);
+    if (result)
+        return result;
+    if (sel_list_empty(&store->events))
+        sel_store_sleep(store, timeout_ns);
     return 0;
 }
