@@ -259,9 +259,11 @@ static int gathered(struct sel_opening *opening) {
         return 0;
     opening->gathering = false;
     bool whole = opening->keys_gathered == entry->page_key_count;
-    if (opening->marking) {
-        if (whole)
+    if (opening->pass != SEL_OPEN_SHOW) {
+        if (whole && opening->pass == SEL_OPEN_MARK)
             mark_live(lsm, entry);
+        else if (whole && sel_open_place_fits(lsm, entry, SEL_LSM_PAGES))
+            sel_merge_supersede(opening, entry);
         return 0;
     }
     uint64_t sequence = entry->location.sequence;
@@ -277,7 +279,7 @@ static int gathered(struct sel_opening *opening) {
 /* The record is of no use: dropped from the catalogue, once. */
 static int drop(struct sel_opening *opening, uint64_t key, bool count) {
     opening->bad_key = key;
-    if (opening->marking)
+    if (opening->pass != SEL_OPEN_SHOW)
         return 0;
     opening->lsm->stats.refused_records += count;
     return sel_u64s_push(&opening->lsm->drop_records, key);
@@ -349,7 +351,7 @@ int sel_open_records(struct sel_opening *opening) {
     int rc = catalog->ops->iterate(catalog, SEL_CATALOG_RECORDS, record_visit, opening);
     if (!rc)
         rc = gathered(opening);
-    if (!rc && !opening->marking)
+    if (!rc && opening->pass == SEL_OPEN_SHOW)
         rc = sel_merge_until(opening, UINT64_MAX);
     return rc;
 }

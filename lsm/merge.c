@@ -101,25 +101,32 @@ int sel_merge_prepare(struct sel_opening *opening) {
     return 0;
 }
 
-/* False: something was found that was written under this key after it. */
-static bool is_newest(struct sel_opening *opening, const struct sel_record_entry *entry) {
+static struct sel_found *newest_of(const struct sel_opening *opening, const struct sel_record_entry *entry) {
     size_t low = 0, high = opening->newest_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         struct sel_found *found = opening->newest[middle];
         int order = compare_keys(&found->entry, entry);
-        if (order == 0) {
-            if (found->sequence > entry->location.sequence)
-                return false;
-            found->dropped |= found->sequence < entry->location.sequence;
-            return true;
-        }
+        if (order == 0)
+            return found;
         if (order < 0)
             low = middle + 1;
         else
             high = middle;
     }
-    return true;
+    return NULL;
+}
+
+void sel_merge_supersede(struct sel_opening *opening, const struct sel_record_entry *entry) {
+    struct sel_found *found = newest_of(opening, entry);
+    if (found && found->sequence < entry->location.sequence)
+        found->dropped = true;
+}
+
+/* Nothing was found that was written under this key after it. */
+static bool is_newest(const struct sel_opening *opening, const struct sel_record_entry *entry) {
+    const struct sel_found *found = newest_of(opening, entry);
+    return found == NULL || found->sequence <= entry->location.sequence;
 }
 
 /* ---- showing ---- */

@@ -103,9 +103,8 @@ static int scan_unknown(struct sel_opening *opening) {
     bool unknown = false;
     for (size_t i = 0; i < lsm->segment_count; i++)
         unknown |= lsm->segments[i]->state == SEL_SEALED && lsm->segments[i]->indexed_bytes < lsm->segments[i]->bytes;
-    opening->marking = true;
+    opening->pass = SEL_OPEN_MARK;
     int rc = unknown ? sel_open_records(opening) : 0;
-    opening->marking = false;
     if (!rc)
         rc = sel_open_scan(opening);
     for (size_t i = 0; unknown && i < lsm->segment_count; i++) {
@@ -114,6 +113,10 @@ static int scan_unknown(struct sel_opening *opening) {
             sel_bits_set(segment->live, 0, segment->blocks, false);
         segment->live_blocks = 0;
     }
+    opening->pass = SEL_OPEN_SUPERSEDE;
+    if (!rc && opening->found_count)
+        rc = sel_open_records(opening);
+    opening->pass = SEL_OPEN_SHOW;
     return rc;
 }
 

@@ -21,6 +21,13 @@ struct sel_found {
     struct sel_key *page_keys;
 };
 
+/* After a clean stop only the last one. */
+enum sel_open_pass {
+    SEL_OPEN_MARK,      /* mark them live, for the scan passes live blocks by */
+    SEL_OPEN_SUPERSEDE, /* drop what was found under the same key and written earlier */
+    SEL_OPEN_SHOW       /* show them to the visitor */
+};
+
 struct sel_opening {
     struct sel_lsm *lsm;
     struct selene_message *message;
@@ -44,7 +51,7 @@ struct sel_opening {
     size_t next_found;                /* the first one not shown or passed by */
     struct sel_record_entry *changed; /* of the catalogue, that lie elsewhere now */
     size_t changed_count, changed_capacity;
-    bool marking; /* the records of the catalogue are only marked live, for the scan, and not shown yet */
+    uint8_t pass;                /* enum sel_open_pass: what a walk over the catalogue's records is for */
     struct sel_window window[2]; /* verify.c's, made when first needed */
 };
 
@@ -71,9 +78,11 @@ int sel_open_scan(struct sel_opening *opening);
 /* Commits what the visitor accepted of it. */
 int sel_open_recover(struct sel_opening *opening);
 
-/* merge.c: sorts what was found and chooses the latest of each key; shows what was found with a lower sequence; shows a
+/* merge.c: sorts what was found and chooses the latest of each key; drops what an entry of the catalogue
+ * supersedes; shows what was found with a lower sequence; shows a
  * record of the catalogue, wherever it lies now (SELENE_E_GONE: nowhere, or it was superseded). */
 int sel_merge_prepare(struct sel_opening *opening);
+void sel_merge_supersede(struct sel_opening *opening, const struct sel_record_entry *entry);
 int sel_merge_until(struct sel_opening *opening, uint64_t sequence);
 int sel_merge_show(struct sel_opening *opening, struct sel_record_entry *entry, const struct sel_key *keys);
 
