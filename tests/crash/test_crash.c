@@ -5,7 +5,7 @@
  * readers, runs into the limit, stops and starts again; segments are so small that they are rolled, recycled and
  * punched all the time. Shows faults 7, 11, 12 and 20 besides.
  *
- *   SELENE_TEST_SEEDS     how many seeds (default 200; 30 with sanitizers), SELENE_TEST_SEED the first one
+ *   SELENE_TEST_SEEDS     how many seeds (default 200; 6 with sanitizers), SELENE_TEST_SEED the first one
  *   SELENE_TEST_VARIANTS  1: at each step with the index intact, rolled back or absent in turn; default all three
  *   SELENE_TEST_STEP      cut at this step only; SELENE_TEST_LOG=1 shows the stores' messages
  */
@@ -16,7 +16,7 @@
 #include <malloc.h>
 
 #ifdef SELENE_SANITIZED
-#define SEEDS 30
+#define SEEDS 6
 #else
 #define SEEDS 200
 #endif
