@@ -2,7 +2,7 @@
  *
  * The checksum of [I2]: a two-level XXH3-64 (seed 0).
  *
- *   A share (one rank's part of a page or row) is made of planes. Each plane's unpadded bytes are cut into blocks of 4
+ * A share (one rank's part of a page or row) is made of planes. Each plane's unpadded bytes are cut into blocks of 4
  * KiB, the last may be short, and blocks never span planes. Each block is hashed with XXH3-64. The block hashes of all
  * planes, in order, as little-endian u64, are hashed again with XXH3-64: that is the share's checksum.
  *

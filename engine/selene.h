@@ -14,14 +14,15 @@
  *     selene_poll                      drives everything and returns events; wait on selene_event_fd in between
  *     selene_drain, selene_close
  *
- * THREADS. A store belongs to one thread at a time: all calls on it and its prefixes must be serialised by the caller.
- * The store's own helper threads (copies and hashes, one for catalogue commits) are created at open and never call
- * back. FORK. A forked child must not use a store or prefix of its parent: calls answer SELENE_E_FORKED. UNITS. Bytes,
- * tokens, nanoseconds; times are CLOCK_MONOTONIC. ERRORS. `int`, 0 or a negative SELENE_E_ code (selene_error.h). A
- * function that takes a `selene_message` explains itself there. Damage, races and I/O errors never give a wrong byte:
- * they cost tokens, which the events report. OWNERSHIP. Handles are created by functions that take `T **out` and
- * destroyed by functions that take `T **` and null it. Descriptions passed by pointer are copied unless the comment
- * says "until the event".
+ * THREADS. A store belongs to one thread at a time: all calls on it and its prefixes must be serialised by the
+ * caller. The store's own helper threads (copies and hashes, one for catalogue commits) are created at open and
+ * never call back.
+ * FORK. A forked child must not use a store or prefix of its parent: calls answer SELENE_E_FORKED.
+ * UNITS. Bytes, tokens, nanoseconds; times are CLOCK_MONOTONIC.
+ * ERRORS. `int`, 0 or a negative SELENE_E_ code (selene_error.h). A function that takes a `selene_message` explains
+ * itself there. Damage, races and I/O errors never give a wrong byte: they cost tokens, which the events report.
+ * OWNERSHIP. Handles are created by functions that take `T **out` and destroyed by functions that take `T **` and
+ * null it. Descriptions passed by pointer are copied unless the comment says "until the event".
  */
 #ifndef SELENE_H
 #define SELENE_H

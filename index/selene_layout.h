@@ -20,9 +20,10 @@ extern "C" {
  *
  * Valid bytes of a page that holds only its first t tokens [L4]:
  *   entry_tokens == 0   the plane is not divisible by token and is taken whole;
- *   otherwise           entry e covers tokens [e * entry_tokens, (e + 1) * entry_tokens) and lies at byte e *
- * entry_bytes; floor(t / entry_tokens) * entry_bytes bytes are valid, and all `bytes` when t == page_tokens. The
- * invalid rest is stored as zeros, never compared, and not written by a restore. */
+ *   otherwise           entry e covers tokens [e * entry_tokens, (e + 1) * entry_tokens) and lies at byte
+ *                       e * entry_bytes; floor(t / entry_tokens) * entry_bytes bytes are valid, and all `bytes` when
+ *                       t == page_tokens.
+ * The invalid rest is stored as zeros, never compared, and not written by a restore. */
 struct selene_plane {
     uint64_t bytes; /* 1 .. 1 GiB, a page's bytes in this plane */
     uint32_t

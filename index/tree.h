@@ -7,7 +7,7 @@
  *   - a node's parent is in the tree; a node lives while some tier holds it or a node below it exists
  *   - tier[t].children counts the child nodes that are present in tier t
  *   - a node is in the use order of tier t exactly when it is *evictable* there: present in t, not pinned in t, no
- * child present in t, and (present in another tier, or no child node at all): never in mid-chain [P6]
+ *     child present in t, and (present in another tier, or no child node at all): never in mid-chain [P6]
  *   - each tier keeps two orders, clean and parked (SEL_ORDER_*), and a node is in the one its `parked` flag names;
  *     tiers other than memory use the clean one only
  *   - orders are by last_use; a node that loses a child takes over the child's last_use if that is later [P5]

@@ -11,8 +11,8 @@
  *   begin (room reserved in the open segments, sequence numbers taken)
  *   data  (any number of pieces, in flight together, with the caller's memory)
  *   finish (checksums are known: headers written; the write joins the open group once all its I/O is done and its
- * parent is committed or in a group already) group closes -> segments synced -> one catalogue transaction, synced ->
- * every finish op completes: *committed* [D4]
+ *           parent is committed or in a group already)
+ *   group closes -> segments synced -> one catalogue transaction, synced -> every finish op completes: *committed* [D4]
  *
  * One thread; completions through sel_ready. Opening and closing block.
  */
