@@ -9,6 +9,14 @@
 /* Completions handled in one poll at most, so that a poll stays short: some 100 us of copies and reads. */
 #define SEL_POLL_BUDGET 256
 
+/* Once a disk that took nothing takes records again, the next time it does not is said again. */
+static void note_state(selene_store *store) {
+    bool degraded = sel_lsm_state(store->lsm) != SEL_LSM_OK;
+    if (store->degraded && !degraded)
+        store->warned_drop = false;
+    store->degraded = degraded;
+}
+
 static void disk_steps(selene_store *store) {
     if (!sel_list_empty(&store->streaming))
         sel_streams_step(store);
@@ -24,8 +32,7 @@ static void disk_steps(selene_store *store) {
         store->flush_wanted = false;
         sel_lsm_flush(store->lsm);
     }
-    if (sel_lsm_state(store->lsm) == SEL_LSM_OK)
-        store->warned_drop = false;
+    note_state(store);
 }
 
 void sel_store_step(selene_store *store) {

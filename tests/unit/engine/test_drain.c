@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Drains that cannot end as wished: without time, with a disk that is too small, or that does not answer [P8]; and what
- * is reported of commits.
+ * is reported of commits and drops.
  */
 #include "tests/unit/engine/world.h"
 
@@ -173,12 +173,47 @@ static void test_report_commits(void **state) {
     reports_commits(0);
 }
 
+static void count_drops(void *context, int level, const char *text) {
+    int *count = context;
+    *count += level == SEL_LOG_WARNING && strstr(text, "memory drops") != NULL;
+}
+
+/* [D9, P6]: a full disk whose records all have children in memory alone: memory drops its coldest, which is said once and
+ * not for every record. */
+static void test_drops_said_once(void **state) {
+    enum { CHAINS = 8, CHECKPOINTS = 16 };
+    static struct sequence chains[CHAINS];
+    struct device_request request;
+    int warnings = 0;
+    (void)state;
+    world_init(&world, &world_with_rows, 1024, 400, true);
+    world_disk(&world, 1);
+    world.options.disk_limit_bytes = 12 << 20;
+    world.options.log = count_drops;
+    world.options.log_context = &warnings;
+    world.options.log_level = SEL_LOG_WARNING;
+    world_open(&world);
+    request_make(&world, &request, 0, 128);
+    for (uint32_t at = 1; at <= CHECKPOINTS; at++)
+        for (uint32_t i = 0; i < CHAINS; i++) {
+            if (at == 1)
+                sequence_make(&world, &chains[i], i + 1, CHECKPOINTS * 50);
+            assert_int_equal(world_publish(&world, &request, &chains[i], at * 50), SELENE_ACCEPTED);
+        }
+    print_message("%lu dropped, said %d times\n", (unsigned long)world_stats(&world).dropped_records, warnings);
+    assert_true(world_stats(&world).dropped_records > 10);
+    assert_true(warnings >= 1 && warnings <= 2);
+    for (uint32_t i = 0; i < CHAINS; i++)
+        sequence_free(&chains[i]);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_drain_deadline),
-        cmocka_unit_test(test_drain_small_disk),
-        cmocka_unit_test(test_drain_gives_up),
-        cmocka_unit_test(test_report_commits),
+        cmocka_unit_test(test_drain_deadline),  cmocka_unit_test(test_drain_small_disk),
+        cmocka_unit_test(test_drain_gives_up),  cmocka_unit_test(test_report_commits),
+        cmocka_unit_test(test_drops_said_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
