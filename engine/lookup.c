@@ -39,8 +39,10 @@ int selene_lookup(selene_store *store, const selene_prefix *prefix, uint64_t lim
     int result = sel_store_usable(store);
     if (result)
         return result;
-    if (!out || (result = sel_prefix_usable(store, prefix)) != 0)
+    if (!out)
         return SELENE_E_INVALID;
+    if ((result = sel_prefix_usable(store, prefix)) != 0)
+        return result;
     memset(out, 0, sizeof *out);
     out->tier = SELENE_TIER_NONE;
     store->stats.lookups++;

@@ -6,10 +6,17 @@
 
 #include <string.h>
 
-int sel_prefix_usable(const selene_store *store, const selene_prefix *prefix) {
-    if (!prefix || memcmp(sel_prefix_namespace(prefix->keys), store->layout->ns, SEL_NAMESPACE_BYTES) != 0)
+static int own(const selene_prefix *prefix) {
+    if (!prefix)
         return SELENE_E_INVALID;
-    return 0;
+    return prefix->generation == sel_fork_generation() ? 0 : SELENE_E_FORKED;
+}
+
+int sel_prefix_usable(const selene_store *store, const selene_prefix *prefix) {
+    int result = own(prefix);
+    if (!result && memcmp(sel_prefix_namespace(prefix->keys), store->layout->ns, SEL_NAMESPACE_BYTES) != 0)
+        result = SELENE_E_INVALID;
+    return result;
 }
 
 int sel_state_check(const selene_store *store, const struct selene_device_state *state, uint64_t tokens) {
@@ -28,12 +35,6 @@ int sel_state_check(const selene_store *store, const struct selene_device_state 
         if (!state->rows[i])
             return SELENE_E_INVALID;
     return 0;
-}
-
-static int own(const selene_prefix *prefix) {
-    if (!prefix)
-        return SELENE_E_INVALID;
-    return prefix->generation == sel_fork_generation() ? 0 : SELENE_E_FORKED;
 }
 
 int selene_prefix_create(selene_prefix **out, const selene_store *store, const void *salt, size_t salt_bytes) {

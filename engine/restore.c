@@ -305,8 +305,10 @@ int selene_restore(selene_store *store, const selene_prefix *prefix, uint64_t to
     int result = sel_store_usable(store);
     if (result)
         return result;
-    if (!ticket || !state || (result = sel_prefix_usable(store, prefix)) != 0)
+    if (!ticket || !state)
         return SELENE_E_INVALID;
+    if ((result = sel_prefix_usable(store, prefix)) != 0)
+        return result;
     *ticket = 0;
     if (tokens > sel_prefix_tokens(prefix->keys) || (result = sel_state_check(store, state, tokens)) != 0)
         return SELENE_E_INVALID;

@@ -196,6 +196,15 @@ static void test_fork(void **state) {
                     selene_poll(world.store, &event, 1) == SELENE_E_FORKED &&
                     selene_prefix_append(sequence.prefix, sequence.tokens, 1) == SELENE_E_FORKED &&
                     selene_close(&world.store) == SELENE_E_FORKED;
+        /* Nor does a store of its own take the parent's prefix. */
+        selene_store *store;
+        uint64_t ticket;
+        struct selene_options options = world.options;
+        options.disk_directory = NULL;
+        good = good && selene_open(&store, &options, NULL) == 0 &&
+               selene_lookup(store, sequence.prefix, 50, &match) == SELENE_E_FORKED &&
+               selene_restore(store, sequence.prefix, 50, &request.state, &ticket) == SELENE_E_FORKED &&
+               selene_close(&store) == 0;
         unsigned char resident;
         good = good && mincore(world.store->slots.base, 1, &resident) == -1 && errno == ENOMEM;
         _exit(good ? 0 : 1);
