@@ -43,6 +43,7 @@ void sel_tree_destroy(struct sel_tree **tree) {
     for (int tier = 0; tier < SEL_TIER_COUNT; tier++)
         for (int order = 0; order < SEL_ORDER_COUNT; order++)
             free(t->orders[tier][order].nodes);
+    sel_tree_load_drop(&t->load);
     sel_tree_map_destroy(&t->map);
     sel_slab_destroy(&t->entries);
     sel_slab_destroy(&t->nodes);
@@ -188,18 +189,21 @@ static void unlink_parent(struct sel_tree *tree, struct sel_node *node) {
 
 /* Memory is there, nothing can fail any more. */
 static void link_node(struct sel_tree *tree, struct sel_node *node, const struct sel_node_spec *spec) {
+    bool aligned = sel_node_aligned(tree, node);
+
+    tree->aligned_count += aligned;
+    link_parent(tree, node);
+    if (sel_tree_loading(tree)) {
+        sel_tree_load_add(tree, node);
+        if (node->tokens < spec->page_tokens)
+            sel_tree_hang(tree, node, &spec->base_key);
+        return;
+    }
     for (uint32_t entry = node->pages; entry != 0; entry = sel_entry_at(tree, entry)->next)
         sel_tree_map_add(tree, entry | SEL_REF_ENTRY);
     sel_tree_map_add(tree, sel_node_number(node));
-    if (sel_node_aligned(tree, node)) {
-        tree->aligned_count++;
-    } else {
-        uint32_t base_tokens = node->tokens - node->tokens % spec->page_tokens;
-        uint32_t holder = sel_tree_map_find(tree, &(struct sel_identity){&spec->base_key, base_tokens, node->ns});
-        SEL_CHECK(holder != 0);
-        sel_tree_tail_add(tree, holder, node);
-    }
-    link_parent(tree, node);
+    if (!aligned)
+        sel_tree_hang(tree, node, &spec->base_key);
 }
 
 static void fill_node(struct sel_node *node, const struct sel_node_spec *spec, uint16_t ns) {
@@ -213,9 +217,12 @@ static void fill_node(struct sel_node *node, const struct sel_node_spec *spec, u
 
 int sel_tree_insert(struct sel_tree *tree, const struct sel_node_spec *spec, struct sel_node **out) {
     *out = NULL;
-    sel_tree_map_prefetch(tree, &spec->key);
+    if (!sel_tree_loading(tree))
+        sel_tree_map_prefetch(tree, &spec->key);
     int ns = enter_namespace(tree, spec);
     int rc = ns < 0 ? ns : check_spec(tree, spec, ns);
+    if (rc == 0 && sel_tree_loading(tree))
+        rc = sel_tree_load_reserve(tree);
     if (rc != 0)
         return rc;
     uint32_t number = sel_slab_take(&tree->nodes);
@@ -260,6 +267,7 @@ static void free_node(struct sel_tree *tree, struct sel_node *node) {
 void sel_tree_release(struct sel_tree *tree, struct sel_node **node) {
     struct sel_node *going = *node;
 
+    sel_tree_load_end(tree);
     while (going != NULL && !needed(going)) {
         struct sel_node *parent = going->parent;
         SEL_CHECK(going->memory == NULL);
@@ -279,7 +287,8 @@ const uint8_t *sel_tree_namespace(const struct sel_tree *tree, uint32_t ns) {
 
 uint64_t sel_tree_bytes(const struct sel_tree *tree) {
     uint64_t bytes = sizeof *tree + sel_slab_bytes(&tree->nodes) + sel_slab_bytes(&tree->entries) +
-                     sel_tree_map_bytes(&tree->map) + tree->namespace_count * sizeof *tree->namespaces;
+                     sel_tree_map_bytes(&tree->map) + sel_tree_load_bytes(&tree->load) +
+                     tree->namespace_count * sizeof *tree->namespaces;
 
     for (int tier = 0; tier < SEL_TIER_COUNT; tier++)
         for (int order = 0; order < SEL_ORDER_COUNT; order++)

@@ -256,6 +256,7 @@ int sel_tree_check(struct sel_tree *tree, struct selene_message *message) {
     struct walk walk = {&check, 0};
 
     SEL_CHECK_MAGIC(tree, SEL_TREE_MAGIC);
+    sel_tree_load_end(tree);
     sel_tree_visit(tree, visit_node, &walk);
     for (int t = 0; t < SEL_TIER_COUNT; t++)
         for (int order = 0; order < SEL_ORDER_COUNT && walk.rc == 0; order++)

@@ -17,7 +17,7 @@ static const struct sel_key *k0_of(const struct sel_tree *tree, const struct sel
 
 /* K(tokens / P) of a mid-page record: its own last full page, or that of the nearest ancestor that has one. Not by way
  * of the tails, since any number of them may have the same length. */
-static const struct sel_key *base_of(const struct sel_tree *tree, const struct sel_node *node) {
+const struct sel_key *sel_tree_base_key(const struct sel_tree *tree, const struct sel_node *node) {
     for (const struct sel_node *at = node; at != NULL; at = at->parent) {
         if (sel_node_aligned(tree, at))
             return &at->key;
@@ -29,6 +29,7 @@ static const struct sel_key *base_of(const struct sel_tree *tree, const struct s
 
 void sel_tree_keys(const struct sel_tree *tree, const struct sel_node *node, struct sel_key *page_keys,
                    struct sel_key *base_key) {
+    SEL_CHECK(!sel_tree_loading(tree));
     uint32_t page_tokens = sel_tree_page_tokens(tree, node);
     uint32_t count = node->tokens / page_tokens - (node->parent ? node->parent->tokens : 0) / page_tokens;
     bool aligned = sel_node_aligned(tree, node);
@@ -38,5 +39,5 @@ void sel_tree_keys(const struct sel_tree *tree, const struct sel_node *node, str
     for (uint32_t entry = node->pages; entry != 0 && at > 0; entry = sel_entry_at(tree, entry)->next)
         page_keys[--at] = sel_entry_at(tree, entry)->key;
     SEL_CHECK(at == 0);
-    *base_key = *base_of(tree, node);
+    *base_key = *sel_tree_base_key(tree, node);
 }

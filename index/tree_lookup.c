@@ -31,7 +31,8 @@ struct sel_node *sel_tree_find(const struct sel_tree *tree, const uint8_t ns[32]
 
     if (number < 0 || tokens == 0 || tokens > SEL_PREFIX_TOKENS_MAX)
         return NULL;
-    uint32_t ref = sel_tree_map_find(tree, &(struct sel_identity){key, (uint32_t)tokens, (uint16_t)number});
+    struct sel_identity identity = {key, (uint32_t)tokens, (uint16_t)number};
+    uint32_t ref = sel_tree_loading(tree) ? sel_tree_load_find(tree, &identity) : sel_tree_map_find(tree, &identity);
     return ref == 0 || (ref & SEL_REF_ENTRY) ? NULL : sel_node_at(tree, ref);
 }
 
@@ -122,6 +123,7 @@ static bool begin(struct lookup *lookup, const struct sel_tree *tree, const stru
                   uint64_t limit_tokens) {
     int ns = sel_tree_find_namespace(tree, sel_prefix_namespace(prefix));
 
+    SEL_CHECK(!sel_tree_loading(tree));
     /* The tree has the page size from whoever came first, which may be a record on a damaged disk. */
     if (ns < 0 || tree->namespaces[ns].page_tokens != sel_prefix_page_tokens(prefix))
         return false;

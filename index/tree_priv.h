@@ -107,6 +107,13 @@ struct sel_tree_map {
     uint64_t seed;
 };
 
+/* Open addressing; tree_load.c. */
+struct sel_tree_load {
+    uint64_t *slots; /* upper half of the key's hash, then the node's number; 0: empty */
+    uint32_t bits;   /* 1 << bits slots */
+    uint32_t count;
+};
+
 struct sel_tree {
     uint32_t magic;
     uint32_t namespace_count;
@@ -114,6 +121,7 @@ struct sel_tree {
     struct sel_slab nodes;
     struct sel_slab entries;
     struct sel_tree_map map;
+    struct sel_tree_load load; /* slots NULL: not loading */
     struct sel_node *roots;
     uint32_t aligned_count; /* page-aligned nodes: holders without a page entry */
     uint64_t tier_count[SEL_TIER_COUNT];
@@ -173,12 +181,38 @@ uint32_t sel_tree_map_find(const struct sel_tree *tree, const struct sel_identit
 void sel_tree_map_prefetch(const struct sel_tree *tree, const struct sel_key *key);
 void sel_tree_map_add(struct sel_tree *tree, uint32_t ref);
 void sel_tree_map_remove(struct sel_tree *tree, uint32_t ref);
-/* The bucket that a key belongs to, for the checker. */
+uint64_t sel_tree_map_hash(const struct sel_tree_map *map, const struct sel_key *key);
+/* The bucket that a key belongs to. */
 uint32_t sel_tree_map_bucket(const struct sel_tree_map *map, const struct sel_key *key);
+uint32_t sel_tree_map_bucket_of(const struct sel_tree_map *map, uint64_t hash);
+/* Makes buckets for so many items at once, O(buckets); fewer when there is no memory. */
+void sel_tree_map_reserve(struct sel_tree *tree, uint64_t count);
+void sel_tree_map_prefetch_bucket(const struct sel_tree_map *map, uint32_t bucket);
+void sel_tree_map_prefetch_items(const struct sel_tree *tree, uint32_t bucket); /* the first of them */
+/* As add, the bucket being known; makes no bucket. */
+void sel_tree_map_add_at(struct sel_tree *tree, uint32_t ref, uint32_t bucket);
+/* The same for what is known not to be in the map yet. */
+void sel_tree_map_add_new(struct sel_tree *tree, uint32_t ref, uint32_t bucket);
 
 /* Hangs a mid-page node under a first holder, and takes it off; a holder K0 that lost its last tail is freed. */
 void sel_tree_tail_add(struct sel_tree *tree, uint32_t holder, struct sel_node *node);
 void sel_tree_tail_remove(struct sel_tree *tree, struct sel_node *node);
+
+/* ---- loading (tree_load.c) ---- */
+
+/* Room for one more node, before it is taken. SELENE_E_NOMEM. */
+int sel_tree_load_reserve(struct sel_tree *tree);
+void sel_tree_load_add(struct sel_tree *tree, const struct sel_node *node);
+/* The node with this identity, as a ref; 0: none. */
+uint32_t sel_tree_load_find(const struct sel_tree *tree, const struct sel_identity *identity);
+void sel_tree_load_drop(struct sel_tree_load *load);
+uint64_t sel_tree_load_bytes(const struct sel_tree_load *load);
+static inline bool sel_tree_loading(const struct sel_tree *tree) { return tree->load.slots != NULL; }
+
+/* K(tokens / P) of a mid-page node (tree_keys.c); of an aligned one its own key. */
+const struct sel_key *sel_tree_base_key(const struct sel_tree *tree, const struct sel_node *node);
+/* Hangs a mid-page node under the holder of its base key. */
+void sel_tree_hang(struct sel_tree *tree, struct sel_node *node, const struct sel_key *base_key);
 
 /* ---- orders (tree_order.c) ---- */
 

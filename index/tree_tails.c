@@ -44,6 +44,14 @@ void sel_tree_tail_add(struct sel_tree *tree, uint32_t holder, struct sel_node *
         sel_ref_place(tree, next)[PLACE_TAIL_PREV] = number;
 }
 
+void sel_tree_hang(struct sel_tree *tree, struct sel_node *node, const struct sel_key *base_key) {
+    uint32_t base_tokens = node->tokens - node->tokens % sel_tree_page_tokens(tree, node);
+    uint32_t holder = sel_tree_map_find(tree, &(struct sel_identity){base_key, base_tokens, node->ns});
+
+    SEL_CHECK(holder != 0);
+    sel_tree_tail_add(tree, holder, node);
+}
+
 /* Puts `heir` (0: nobody) where `node` is among the lengths. */
 static void replace_tail(struct sel_tree *tree, const struct sel_node *node, uint32_t heir) {
     uint32_t next = node->place[PLACE_TAIL_NEXT], previous = node->place[PLACE_TAIL_PREV];

@@ -108,6 +108,11 @@ static int insert(void *context) {
     return rc;
 }
 
+static int begin_load(void *context) {
+    (void)context;
+    return sel_tree_load_begin(tree);
+}
+
 static int add_to(void *context) {
     int rc = sel_tree_add_to(tree, context, SEL_TIER_MEMORY, true);
     assert_ok(sel_tree_check(tree, NULL));
@@ -197,11 +202,48 @@ static void failed_inserts_leave_nothing(void **state) {
     sel_layout_destroy(&layout);
 }
 
+/* The same while records are loaded; then there is no memory for the map, which gets long chains. */
+static void loading_without_memory(void **state) {
+    (void)state;
+    enum { COUNT = 3000 };
+
+    allocations = UINT64_MAX;
+    assert_ok(create_layout(NULL));
+    assert_ok(create_tree(NULL));
+    uint64_t failures = until_it_works(begin_load, NULL);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct sel_key keys[8];
+        struct sel_node_spec spec = {
+            .ns = layout->ns, .page_tokens = 8, .tokens = 64, .page_keys = keys, .page_key_count = 8};
+        struct sel_node *node;
+        for (uint32_t k = 0; k < 8; k++)
+            assert_ok(sel_sha256(keys[k].bytes, (uint32_t[2]){k == 0 ? 0 : i, k}, 8));
+        spec.key = keys[7];
+        allocations = 0;
+        int rc = sel_tree_insert(tree, &spec, &node);
+        allocations = UINT64_MAX;
+        if (rc == 0)
+            continue;
+        failures++;
+        assert_int_equal(rc, SELENE_E_NOMEM);
+        if (i % 4 > 0)
+            assert_ok(sel_tree_insert(tree, &spec, &node));
+    }
+    assert_true(failures >= 20);
+    allocations = 0;
+    sel_tree_load_end(tree);
+    allocations = UINT64_MAX;
+    assert_ok(sel_tree_check(tree, NULL));
+    sel_tree_destroy(&tree);
+    sel_layout_destroy(&layout);
+}
+
 int main(void) {
     allocations = UINT64_MAX;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(failed_inserts_leave_nothing),
+        cmocka_unit_test(loading_without_memory),
         cmocka_unit_test(the_map_works_without_growing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,19 +8,6 @@
 
 static uint64_t below(struct model *model, uint64_t bound) { return sel_random_below(&model->random, bound); }
 
-void model_begin(struct model *model, uint64_t seed, bool aligned_only) {
-    static const struct selene_plane plane = {4096, 1, 1024};
-    struct selene_layout desc = {.page_tokens = MODEL_PAGE, .rank_count = 1, .plane_count = 1, .planes = &plane};
-
-    memset(model, 0, sizeof *model);
-    sel_random_seed(&model->random, seed);
-    model->aligned_only = aligned_only;
-    assert_ok(sel_layout_create(&model->layouts[0], &desc, NULL));
-    desc.rank_count = 2;
-    assert_ok(sel_layout_create(&model->layouts[1], &desc, NULL));
-    assert_ok(sel_tree_create(&model->tree, seed));
-}
-
 void model_end(struct model *model) {
     sel_tree_destroy(&model->tree);
     assert_null(model->tree);
@@ -147,6 +134,32 @@ static void insert(struct model *model) {
         .alive = true, .usable = below(model, 3) > 0, .sequence = sequence, .parent = parent, .node = node};
     if (below(model, 8) > 0)
         add_to(model, &model->records[slot], (int)below(model, SEL_TIER_COUNT));
+}
+
+/* Every other tree begins with records that are loaded. */
+static void load(struct model *model) {
+    uint64_t count = below(model, MODEL_RECORDS);
+
+    assert_ok(sel_tree_load_begin(model->tree));
+    while (count-- > 0)
+        insert(model);
+    sel_tree_load_end(model->tree);
+    assert_ok(sel_tree_check(model->tree, NULL));
+}
+
+void model_begin(struct model *model, uint64_t seed, bool aligned_only) {
+    static const struct selene_plane plane = {4096, 1, 1024};
+    struct selene_layout desc = {.page_tokens = MODEL_PAGE, .rank_count = 1, .plane_count = 1, .planes = &plane};
+
+    memset(model, 0, sizeof *model);
+    sel_random_seed(&model->random, seed);
+    model->aligned_only = aligned_only;
+    assert_ok(sel_layout_create(&model->layouts[0], &desc, NULL));
+    desc.rank_count = 2;
+    assert_ok(sel_layout_create(&model->layouts[1], &desc, NULL));
+    assert_ok(sel_tree_create(&model->tree, seed));
+    if (seed % 2 == 0)
+        load(model);
 }
 
 static void inherit(struct model *model, const struct model_record *child) {
