@@ -38,6 +38,10 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
     int result = sel_tree_insert(store->tree, &spec, &node);
     if (result)
         return result;
+    /* Use goes on from the time of the commit; within a second in order of the sequence. Before it
+     * enters the order, where it then goes to its place at once. */
+    uint64_t second = SEL_MIN(record->time_s, sel_wall_ns(store->clock) / SEL_NS_PER_SECOND);
+    sel_tree_touch(store->tree, node, second * SEL_NS_PER_SECOND + location->sequence % (SEL_NS_PER_SECOND - 1));
     result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false);
     if (result) {
         sel_tree_release(store->tree, &node);
@@ -45,9 +49,6 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
     }
     node->disk = *location;
     store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
-    /* Use goes on from the time of the commit; within a second in order of the sequence. */
-    uint64_t second = SEL_MIN(record->time_s, sel_wall_ns(store->clock) / SEL_NS_PER_SECOND);
-    sel_tree_touch(store->tree, node, second * SEL_NS_PER_SECOND + location->sequence % (SEL_NS_PER_SECOND - 1));
     /* What is used from now on is used later, whatever the clock says. */
     store->use_counter = SEL_MAX(store->use_counter, node->last_use);
     return 0;

@@ -81,7 +81,11 @@ int sel_store_open_disk(selene_store *store, const struct sel_store_env *env, st
                                     .group_bytes = env->group_bytes,
                                     .group_ns = env->group_ns,
                                     .stall_ns = env->stall_ns};
-    return sel_lsm_open(&store->lsm, &config, sel_recover_visit, sel_recover_moved, store, message);
+    result = sel_tree_load_begin(store->tree);
+    if (!result)
+        result = sel_lsm_open(&store->lsm, &config, sel_recover_visit, sel_recover_moved, store, message);
+    sel_tree_load_end(store->tree);
+    return result;
 }
 
 void sel_store_close_disk(selene_store *store) {
