@@ -34,6 +34,9 @@ enum sel_disk_kind {
     SEL_DISK_UNLINK,   /* name */
     SEL_DISK_RENAME,   /* name, name_to */
     SEL_DISK_STAT,     /* file -> size_bytes, allocated_bytes */
+    /* file, offset -> data_offset: between the two nothing was ever written, or it was punched; it reads as zeros. What
+     * was allocated and not written counts as such. E_UNSUPPORTED where the file system does not tell. */
+    SEL_DISK_NEXT_DATA,
     SEL_DISK_SYNC_DIR, /* names created, renamed or removed before are durable when it completes */
 };
 
@@ -42,6 +45,8 @@ enum sel_disk_open_flag {
     SEL_DISK_OPEN_WRITE = 1,
     SEL_DISK_OPEN_CREATE = 2 /* fails if it is there */
 };
+
+#define SEL_DISK_NO_DATA UINT64_MAX
 
 struct sel_disk_io {
     struct sel_op op;
@@ -56,6 +61,7 @@ struct sel_disk_io {
     const char *name_to;
     uint64_t size_bytes;      /* STAT's answer */
     uint64_t allocated_bytes; /* STAT's answer: st_blocks * 512 */
+    uint64_t data_offset;     /* NEXT_DATA's answer, a multiple of 4 KiB; SEL_DISK_NO_DATA: none up to the end */
     struct {                  /* the disk's own */
         struct sel_list link;
         uint64_t progress;

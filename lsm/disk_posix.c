@@ -196,6 +196,17 @@ static int run_stat(int fd, struct sel_disk_io *io) {
     return 0;
 }
 
+/* A file system without holes says that all of it is data. Blocks smaller than 4 KiB are possible. */
+static int run_next_data(int fd, struct sel_disk_io *io) {
+    off_t found = lseek(fd, (off_t)io->offset, SEEK_DATA);
+    if (found < 0 && errno != ENXIO)
+        return errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS ? SELENE_E_UNSUPPORTED
+                                                                         : sel_error_from_errno(errno);
+    io->data_offset =
+        found < 0 ? SEL_DISK_NO_DATA : SEL_MAX((uint64_t)found / SEL_DISK_ALIGNMENT * SEL_DISK_ALIGNMENT, io->offset);
+    return 0;
+}
+
 int sel_disk_posix_execute(struct sel_disk_posix *posix, struct sel_disk_io *io) {
     int fd = sel_disk_posix_file(posix, io->file).fd;
     switch (io->kind) {
@@ -221,6 +232,8 @@ int sel_disk_posix_execute(struct sel_disk_posix *posix, struct sel_disk_io *io)
                                                                                          : 0;
     case SEL_DISK_STAT:
         return run_stat(fd, io);
+    case SEL_DISK_NEXT_DATA:
+        return run_next_data(fd, io);
     case SEL_DISK_SYNC_DIR:
         return run_sync_dir(posix);
     default:
@@ -270,6 +283,7 @@ static int admit(struct sel_disk_posix *posix, const struct sel_disk_io *io) {
     case SEL_DISK_ALLOCATE:
     case SEL_DISK_PUNCH:
     case SEL_DISK_TRUNCATE:
+    case SEL_DISK_NEXT_DATA:
         if (!range_ok(io))
             return SELENE_E_INVALID;
         break;

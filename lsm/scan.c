@@ -29,6 +29,17 @@ static int read_range(struct sel_segment *segment, uint64_t offset, void *to, ui
     return rc;
 }
 
+/* Where the search goes on: holes are hopped over [D8]. What was allocated ahead and never written is one, too, so that
+ * a crash costs the reading of what was written. Where that cannot be told, all of it is read. */
+static uint64_t skip_hole(struct sel_segment *segment, uint64_t offset) {
+    if (offset >= segment->bytes)
+        return offset;
+    struct sel_disk_io io = {.kind = SEL_DISK_NEXT_DATA, .file = segment->file, .offset = offset};
+    if (sel_lsm_run(segment->lsm, &io) != 0 || io.data_offset < offset)
+        return offset;
+    return io.data_offset / SEL_DISK_BLOCK * SEL_DISK_BLOCK;
+}
+
 static struct sel_found *new_found(struct sel_opening *opening) {
     if (opening->found_count == opening->found_capacity) {
         size_t capacity = opening->found_capacity ? opening->found_capacity * 2 : 64;
@@ -145,7 +156,9 @@ int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment) {
     int rc = window ? 0 : SELENE_E_NOMEM;
     opening->torn_bytes_read = 0;
     while (!rc && errors < SCAN_ERRORS && !is_forged(opening, segment)) {
-        offset = skip_live(segment, offset);
+        uint64_t data = skip_hole(segment, skip_live(segment, offset));
+        take = data > offset ? SCAN_MIN : take;
+        offset = data;
         if (offset >= segment->bytes)
             break;
         uint64_t bytes = SEL_MIN(take, segment->bytes - offset), next = offset + bytes;
@@ -170,7 +183,10 @@ int sel_scan_for_headers(struct sel_segment *segment, bool *any) {
     struct sel_lsm *lsm = segment->lsm;
     uint8_t *window = sel_buffer_get(lsm, SCAN_MAX);
     *any = window == NULL;
-    for (uint64_t offset = SEL_DISK_BLOCK; offset < segment->bytes && !*any; offset += SCAN_MAX) {
+    for (uint64_t offset = SEL_DISK_BLOCK; !*any; offset += SCAN_MAX) {
+        offset = skip_hole(segment, offset);
+        if (offset >= segment->bytes)
+            break;
         uint64_t bytes = SEL_MIN(SCAN_MAX, segment->bytes - offset);
         if (read_range(segment, offset, window, bytes))
             *any = true; /* not known: it stays */

@@ -76,6 +76,7 @@ static void hand_back(struct wrapped *wrapped, int result) {
     }
     outer->size_bytes = wrapped->io.size_bytes;
     outer->allocated_bytes = wrapped->io.allocated_bytes;
+    outer->data_offset = wrapped->io.data_offset;
     free(wrapped->iov);
     free(wrapped);
     sel_ready_post(disk->ready, &outer->op, result);

@@ -107,6 +107,13 @@ void medium_poke(struct medium_image *image, uint64_t offset, const void *bytes,
     }
 }
 
+uint64_t medium_next_data(const struct medium_image *image, uint64_t offset) {
+    for (uint64_t i = offset / MEDIUM_BLOCK; i < image->block_count && i * MEDIUM_BLOCK < image->size; i++)
+        if (image->blocks[i])
+            return SEL_MAX(i * MEDIUM_BLOCK, offset);
+    return UINT64_MAX;
+}
+
 uint64_t medium_image_allocated(const struct medium_image *image) {
     uint64_t blocks = 0;
     for (size_t i = 0; i < image->block_count; i++)

@@ -109,6 +109,8 @@ void medium_collect(struct medium *medium);
 void medium_read(const struct medium_image *image, uint64_t offset, void *bytes, size_t count);
 void medium_poke(struct medium_image *image, uint64_t offset, const void *bytes, size_t count);
 struct medium_block *medium_block_new(const void *bytes);
+/* Where the next block lies that was written and not punched; UINT64_MAX: none. */
+uint64_t medium_next_data(const struct medium_image *image, uint64_t offset);
 uint64_t medium_image_allocated(const struct medium_image *image);
 /* Blocks that a change would allocate anew. */
 uint64_t medium_image_missing(const struct medium_image *image, uint64_t offset, uint64_t bytes);

@@ -34,8 +34,8 @@ struct flight {
     int verdict; /* decided at submission */
 };
 
-static const char *const kind_names[] = {"OPEN",  "CLOSE",    "READ",   "WRITE",  "SYNC", "ALLOCATE",
-                                         "PUNCH", "TRUNCATE", "UNLINK", "RENAME", "STAT", "SYNC_DIR"};
+static const char *const kind_names[] = {"OPEN",     "CLOSE",  "READ",   "WRITE", "SYNC",      "ALLOCATE", "PUNCH",
+                                         "TRUNCATE", "UNLINK", "RENAME", "STAT",  "NEXT_DATA", "SYNC_DIR"};
 
 /* The store above did what it must never do. */
 _Noreturn static void die(const struct sel_disk_io *io, const char *what) {
@@ -314,6 +314,11 @@ static int end(struct sim_disk *disk, struct flight *flight) {
     case SEL_DISK_STAT:
         io->size_bytes = flight->file->now.size;
         io->allocated_bytes = medium_image_allocated(&flight->file->now);
+        return 0;
+    case SEL_DISK_NEXT_DATA:
+        if (disk->sim->config.no_fallocate)
+            return SELENE_E_UNSUPPORTED;
+        io->data_offset = medium_next_data(&flight->file->now, io->offset);
         return 0;
     case SEL_DISK_CLOSE:
         disk->files[io->file] = NULL;

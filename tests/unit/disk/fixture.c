@@ -91,6 +91,13 @@ int run_stat(struct fixture *fixture, int file, uint64_t *size, uint64_t *alloca
     return result;
 }
 
+int run_next_data(struct fixture *fixture, int file, uint64_t offset, uint64_t *data_offset) {
+    struct sel_disk_io io = {.kind = SEL_DISK_NEXT_DATA, .file = file, .offset = offset};
+    int result = run(fixture, &io);
+    *data_offset = io.data_offset;
+    return result;
+}
+
 int run_names(struct fixture *fixture, int kind, const char *name, const char *name_to) {
     struct sel_disk_io io = {.kind = (uint8_t)kind, .name = name, .name_to = name_to};
     return run(fixture, &io);

@@ -35,6 +35,7 @@ int run_kind(struct fixture *fixture, int kind, int file, uint64_t offset, uint6
 int run_transfer(struct fixture *fixture, int kind, int file, uint64_t offset, const struct iovec *iov, int iov_count);
 int run_bytes(struct fixture *fixture, int kind, int file, uint64_t offset, void *bytes, size_t count);
 int run_stat(struct fixture *fixture, int file, uint64_t *size, uint64_t *allocated);
+int run_next_data(struct fixture *fixture, int file, uint64_t offset, uint64_t *data_offset);
 int run_names(struct fixture *fixture, int kind, const char *name, const char *name_to);
 
 /* Polls once, moving virtual time; runs what completed. */

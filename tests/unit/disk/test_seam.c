@@ -202,6 +202,9 @@ static void random_ios_match_a_model(void **state) {
             else
                 idle++;
         }
+        uint64_t data, at = sel_random_below(&model->random, total / 4096) * 4096;
+        if (run_next_data(model->f, model->file, at, &data) != SELENE_E_UNSUPPORTED)
+            assert_int_equal(data, at); /* all of it was written */
         if (started < rounds && sel_random_below(&model->random, 8) == 0)
             assert_ok(run_kind(model->f, SEL_DISK_SYNC, model->file, 0, 0));
         fixture_poll(model->f);
@@ -242,6 +245,42 @@ static void allocates_and_punches(void **state) {
     assert_int_equal(size, MIB);
     free(bytes);
     free(in);
+}
+
+static uint64_t next_data(struct fixture *f, int file, uint64_t offset) {
+    uint64_t found;
+    assert_ok(run_next_data(f, file, offset, &found));
+    return found;
+}
+
+/* What was written is never in a hole, also before it is synced; what was only allocated, or punched, is one where the
+ * file system has holes [D8]. */
+static void holes_are_hopped_over(void **state) {
+    struct fixture *f = *state;
+    int file = create(f, "a");
+    uint8_t *bytes = memory_new(8 * MIB, 1);
+    uint64_t found;
+    if (run_kind(f, SEL_DISK_ALLOCATE, file, 0, 8 * MIB) == SELENE_E_UNSUPPORTED ||
+        run_next_data(f, file, 0, &found) == SELENE_E_UNSUPPORTED)
+        skip();
+    bool holes = found == SEL_DISK_NO_DATA;
+    assert_ok(run_bytes(f, SEL_DISK_WRITE, file, MIB, bytes, 8192));
+    assert_ok(
+        run_bytes(f, SEL_DISK_WRITE, file, 6 * MIB + 4096, memset(bytes, 0, 4096), 4096)); /* zeros, but written */
+    assert_int_equal(next_data(f, file, 0), holes ? MIB : 0);
+    assert_int_equal(next_data(f, file, MIB + 4096), MIB + 4096);
+    assert_int_equal(next_data(f, file, 6 * MIB + 4096), 6 * MIB + 4096);
+    if (holes)
+        assert_int_equal(next_data(f, file, MIB + 8192), 6 * MIB + 4096);
+    assert_ok(run_kind(f, SEL_DISK_SYNC, file, 0, 0));
+    assert_int_equal(next_data(f, file, 0), holes ? MIB : 0);
+    assert_ok(run_kind(f, SEL_DISK_PUNCH, file, MIB, 4096));
+    assert_int_equal(next_data(f, file, 0), holes ? MIB + 4096 : 0);
+    if (holes)
+        assert_int_equal(next_data(f, file, 6 * MIB + 8192), SEL_DISK_NO_DATA);
+    assert_int_equal(next_data(f, file, 8 * MIB), SEL_DISK_NO_DATA);
+    assert_int_equal(next_data(f, file, 64 * MIB), SEL_DISK_NO_DATA);
+    free(bytes);
 }
 
 static int count_name(void *context, const char *name) {
@@ -296,7 +335,7 @@ static void bad_arguments_are_errors(void **state) {
     uint8_t *bytes = memory_new(4096, 1);
     const int handles[] = {-1, 63, 5000, INT32_MAX};
     for (size_t i = 0; i < SEL_COUNT(handles); i++)
-        for (int kind = SEL_DISK_CLOSE; kind <= SEL_DISK_STAT; kind++)
+        for (int kind = SEL_DISK_CLOSE; kind <= SEL_DISK_NEXT_DATA; kind++)
             if (kind != SEL_DISK_UNLINK && kind != SEL_DISK_RENAME)
                 assert_int_equal(run_bytes(f, kind, handles[i], 0, bytes, 4096), SELENE_E_INVALID);
     assert_int_equal(run_kind(f, SEL_DISK_SYNC_DIR + 1, 0, 0, 0), SELENE_E_INVALID);
@@ -412,6 +451,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(many_pieces_in_one_io, setup, teardown),
         cmocka_unit_test_setup_teardown(random_ios_match_a_model, setup, teardown),
         cmocka_unit_test_setup_teardown(allocates_and_punches, setup, teardown),
+        cmocka_unit_test_setup_teardown(holes_are_hopped_over, setup, teardown),
         cmocka_unit_test_setup_teardown(names_come_and_go, setup, teardown),
         cmocka_unit_test_setup_teardown(bad_arguments_are_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(misaligned_io_is_refused, setup, teardown),
