@@ -25,12 +25,23 @@ static struct sel_node *memory_victim(selene_store *store) {
     return node;
 }
 
+/* Said once for each time that the disk's state is bad [D9], and once in all for a disk that is too small: that may come
+ * and go with every record. */
+static void warn_of_drop(selene_store *store) {
+    bool degraded = sel_lsm_state(store->lsm) != SEL_LSM_OK;
+    bool *warned = degraded ? &store->warned_drop : &store->warned_stuck;
+    if (!*warned && degraded)
+        sel_log_warning(&store->log, "the disk takes no records: memory drops its coldest ones");
+    else if (!*warned)
+        sel_log_warning(&store->log, "the disk limit leaves no room: all that is on disk has records in memory that "
+                                     "build on it, so memory drops its coldest ones");
+    *warned = true;
+}
+
 static void evict_from_memory(selene_store *store, struct sel_node *node) {
     if (node->tier[SEL_TIER_MEMORY].parked && store->lsm) {
         store->stats.dropped_records++;
-        if (!store->warned_drop)
-            sel_log_warning(&store->log, "the disk takes no records: memory drops its coldest ones");
-        store->warned_drop = true;
+        warn_of_drop(store);
     }
     store->stats.evictions[SEL_TIER_MEMORY]++;
     sel_memory_detach(store, node);

@@ -122,9 +122,10 @@ struct selene_store {
     size_t chain_capacity;
 
     struct sel_rate memory_rate, disk_rate, write_rate;
-    uint64_t write_mark_ns;     /* since when write_rate's next sample counts */
-    bool warned_drop, degraded; /* said that memory drops records; the disk's state at the last poll [D9] */
-    struct selene_stats stats;  /* counters; gauges are filled in by selene_get_stats */
+    uint64_t write_mark_ns;         /* since when write_rate's next sample counts */
+    bool warned_drop, warned_stuck; /* said that memory drops records, since the disk takes none or has no room */
+    bool degraded;                  /* the disk's state at the last poll [D9] */
+    struct selene_stats stats;      /* counters; gauges are filled in by selene_get_stats */
 };
 
 /* ---- store.c, options.c, wake.c ---- */
