@@ -49,7 +49,7 @@ static void count_copy(selene_store *store, const struct sel_node *node, int sig
 }
 
 int sel_memory_attach(selene_store *store, struct sel_node *node, struct sel_memory **memory) {
-    bool parked = !node->tier[SEL_TIER_DISK].present;
+    bool parked = !sel_node_pages_readable(node, SEL_TIER_DISK); /* a bad copy there is about to leave */
     SEL_CHECK(node->memory == NULL);
     int result = sel_tree_add_to(store->tree, node, SEL_TIER_MEMORY, parked);
     if (result) {

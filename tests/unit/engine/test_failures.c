@@ -246,6 +246,29 @@ static void test_write_fails_twice(void **state) {
     world_destroy(&world);
 }
 
+/* A memory copy that comes while the disk's is bad, but held, is the only one: it is parked, so that it is neither
+ * evicted as a clean one nor left out by a drain. */
+static void test_copy_beside_bad_one(void **state) {
+    (void)state;
+    begin(&world_with_rows, true);
+    struct sel_node *node = world_node(&world, &chain, 70);
+    uint32_t pages = sel_node_page_count(world.store, node);
+    struct sel_memory *memory = sel_memory_create();
+    assert_ok(sel_copy_part_create(&memory->pages, pages, pages * 2));
+    memset(memory->pages.sums, 0, pages * 2 * sizeof *memory->pages.sums);
+    assert_true(sel_slots_take(&world.store->slots, memory->pages.slots, pages));
+    memory->pages.count = pages;
+    sel_pin(world.store, node, SEL_TIER_DISK);
+    sel_copy_failed(world.store, node, SEL_TIER_DISK, SEL_LSM_PAGES, SELENE_E_CORRUPT);
+    assert_ok(sel_memory_attach(world.store, node, &memory));
+    assert_true(node->tier[SEL_TIER_MEMORY].parked);
+    world_check(&world);
+    sel_unpin(world.store, node, SEL_TIER_DISK);
+    assert_false(node->tier[SEL_TIER_DISK].present);
+    world_check(&world);
+    end();
+}
+
 /* [R6]: a cancelled restore whose copy had failed does not begin again in the next tier: the caller's event may never
  * happen, and the cancel must end all the same. */
 static void test_cancel_after_failure(void **state) {
@@ -348,6 +371,7 @@ int main(void) {
         cmocka_unit_test(test_write_failures_forgotten),
         cmocka_unit_test(test_clock_set_back),
         cmocka_unit_test(test_cancel_after_failure),
+        cmocka_unit_test(test_copy_beside_bad_one),
         cmocka_unit_test(test_lying_page_size),
         cmocka_unit_test(test_lying_page_size_first),
         cmocka_unit_test(test_bad_copy_held),
