@@ -14,15 +14,20 @@
  *     selene_poll                      drives everything and returns events; wait on selene_event_fd in between
  *     selene_drain, selene_close
  *
+ * docs/examples/minimal.c is a whole engine of that kind. Numbers such as [P1] are those of docs/RULES.md.
+ *
  * THREADS. A store belongs to one thread at a time: all calls on it and its prefixes must be serialised by the
- * caller. The store's own helper threads (copies and hashes, one for catalogue commits) are created at open and
- * never call back.
+ * caller. The store's own helper threads (copies and hashes, disk, catalogue commits) are created at open and call
+ * nothing of the caller's but the log function.
  * FORK. A forked child must not use a store or prefix of its parent: calls answer SELENE_E_FORKED.
  * UNITS. Bytes, tokens, nanoseconds; times are CLOCK_MONOTONIC.
  * ERRORS. `int`, 0 or a negative SELENE_E_ code (selene_error.h). A function that takes a `selene_message` explains
  * itself there. Damage, races and I/O errors never give a wrong byte: they cost tokens, which the events report.
+ * Every function may answer SELENE_E_INVALID (NULL, a number out of range, a prefix made for another layout) or
+ * SELENE_E_NOMEM.
  * OWNERSHIP. Handles are created by functions that take `T **out` and destroyed by functions that take `T **` and
- * null it. Descriptions passed by pointer are copied unless the comment says "until the event".
+ * null it. Descriptions passed by pointer are copied unless the comment says "until the event". A prefix may be
+ * changed or destroyed once the call that it was passed to has returned, also while a restore or publish runs.
  */
 #ifndef SELENE_H
 #define SELENE_H
@@ -108,6 +113,7 @@ struct selene_options {
     void *log_context;
     int log_level;
 };
+/* Zeroes everything but struct_bytes and log_level, which becomes 1. Call it first. */
 SELENE_API void selene_options_init(struct selene_options *options);
 
 /* Opens a store. SELENE_E_INVALID for a bad option (the message names it, its value and the limit); SELENE_E_IN_USE
@@ -127,10 +133,12 @@ SELENE_API int selene_prefix_create(selene_prefix **out, const selene_store *sto
                                     size_t salt_bytes);
 SELENE_API void selene_prefix_destroy(selene_prefix **prefix);
 SELENE_API int selene_prefix_append(selene_prefix *prefix, const uint32_t *tokens, size_t count);
-/* Extra identity (adapter id, image hash) of a page that is not full yet, once a page. */
+/* Extra identity (adapter id, image hash) of a page that is not full yet, once a page; at most 64 KiB. */
 SELENE_API int selene_prefix_set_extra(selene_prefix *prefix, uint32_t page, const void *bytes, size_t count);
-/* Instead of append: 32-byte hashes of whole pages, each standing for the whole prefix up to and with that page. */
+/* Instead of append, never both on one prefix: 32-byte hashes of whole pages, each standing for the whole prefix up to
+ * and with that page. Such a prefix has keys at page boundaries only. */
 SELENE_API int selene_prefix_append_hashes(selene_prefix *prefix, const uint8_t (*hashes)[32], size_t page_count);
+/* Keeps the first `tokens` tokens. */
 SELENE_API int selene_prefix_truncate(selene_prefix *prefix, uint64_t tokens);
 SELENE_API uint64_t selene_prefix_tokens(const selene_prefix *prefix);
 /* The 32-byte key at an exact token count. */
@@ -231,13 +239,14 @@ struct selene_event {
     uint64_t drained_skipped_failed;
 };
 
-/* Drives the store without blocking and fills up to `capacity` events; returns how many, or a negative code. */
+/* Drives the store without blocking and fills up to `capacity` events; returns how many, or a negative code. What did
+ * not fit comes with the next call. */
 SELENE_API int selene_poll(selene_store *store, struct selene_event *events, size_t capacity);
 /* An eventfd that becomes readable when selene_poll has something to do. Do not read it. Owned by the store. */
 SELENE_API int selene_event_fd(const selene_store *store);
 /* When selene_poll should run at the latest even if the fd stays quiet: CLOCK_MONOTONIC ns, UINT64_MAX: no need. */
 SELENE_API uint64_t selene_deadline_ns(const selene_store *store);
-/* Waits on both for at most timeout_ns: for callers with nothing else to do. */
+/* Waits on both for at most timeout_ns: for callers with nothing else to do. 0 also when time ran out; then poll. */
 SELENE_API int selene_wait(selene_store *store, uint64_t timeout_ns);
 
 /* ---- counters ---- */

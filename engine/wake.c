@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sleeping and waking [P10]: the eventfd that callers wait on, and forks.
+ * Sleeping and waking (goal P10): the eventfd that callers wait on, and forks.
  *
  * Two write to the eventfd: helper threads through sel_store_wake, which also set `signalled`, and the disk and its ring
  * in the kernel, which cannot. So poll reads it when `signalled` is set, while there is work, and until one read found

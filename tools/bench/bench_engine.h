@@ -9,7 +9,7 @@
 
 /* Publish and restore in memory beside plain copies [P2]: rows of the memory group. */
 bench_run bench_engine_memory;
-/* selene_poll with nothing to do [P10]: a row of the index group. */
+/* selene_poll with nothing to do (goal P10): a row of the index group. */
 bench_run bench_engine_idle;
 
 #endif

@@ -2,7 +2,7 @@
  *
  * Group `index`, first part: the prefix tree in memory with --records records, conversations of 130,050 tokens with a
  * record a turn (bench_tree.h). Look-ups are timed one by one, each for another conversation, so that the caches hold
- * little of what it needs; keys are known beforehand [P6]. Bytes a record: P10. The second part
+ * little of what it needs; keys are known beforehand (goal P6). Bytes a record: P10. The second part
  * opens a store (bench_open.c).
  */
 #include "tools/bench/bench_engine.h"
