@@ -66,7 +66,7 @@ static void test_killed_writers(void **state) {
     for (uint64_t round = 0; round < 4; round++) {
         struct world world;
         pid_t child = fork();
-        int status;
+        int status = 0;
         if (child == 0) {
             open_limited(&world, path);
             publish_many(&world, round * 1000, 400, 100, 40 + round * 100);
