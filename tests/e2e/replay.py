@@ -131,6 +131,8 @@ def case_layouts(directory):
                               {"bytes": 480, "entry_tokens": 1, "entry_bytes": 10}]}, file)
     expect_ideal(results("--generate", "agent", "--requests", 60, "--layout", path, "--scale", 1, "--sequential",
                          "--memory", "16M", "--disk", f"{directory}/own", "--restart-at", 0.5))
+    expect_ideal(results("--generate", "agent", "--requests", 12, "--layout", f"{source}/docs/examples/layout.json",
+                         "--sequential"))
 
 
 def bytes_in(directory):

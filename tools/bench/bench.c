@@ -34,7 +34,7 @@ static const struct argp_option option_table[] = {
     {"json", KEY_JSON, "FILE", 0,
      "Write the results to FILE as JSON (\"-\": standard output, tables then go to standard error)", 0},
     {"dir", KEY_DIR, "DIR", 0, "Put scratch files below DIR: the device that is measured (default: .)", 0},
-    {"bytes", KEY_BYTES, "SIZE", 0, "Data of one measurement (default: 256M)", 0},
+    {"bytes", KEY_BYTES, "SIZE", 0, "Data of one measurement, at least 64M (default: 256M)", 0},
     {"rounds", KEY_ROUNDS, "N", 0, "Rounds, in each of which everything is measured once (default: 5)", 0},
     {"threads", KEY_THREADS, "N", 0, "Threads for copies and hashes (default: as many as processors, at most 8)", 0},
     {"records", KEY_RECORDS, "N", 0, "Records of the index group (default: 1000000)", 0},
@@ -44,11 +44,11 @@ static const char about[] = "Measures Selene's parts beside what bounds them, in
                             "GROUP is one or more of:\n"
                             "  hash    checksums, copies and prefix keys, beside memcpy and SHA-256\n"
                             "  memory  publish and restore in memory, beside memcpy and a streaming copy\n"
-                            "  index   look-ups and inserts in the prefix tree, opening a store, beside a plain scan\n"
-                            "  disk    writing and reading records, beside raw I/O to a file in the same state\n"
-                            "  peers   the same records in RocksDB (if it was found at build time) and in a file each\n"
+                            "  index   look-ups and inserts in the prefix tree, opening a store, beside a scan\n"
+                            "  disk    records written and read, beside raw I/O to a file as it is\n"
+                            "  peers   the same records in RocksDB (if built with it) and in files\n"
                             "  all     all of them\n\n"
-                            "Exit code: 0 all goals met, 1 some were missed, 2 nothing was measured.";
+                            "Exit code: 0 all goals met, 1 some were missed, 2 something could not be measured.";
 
 static void choose(struct arguments *arguments, struct argp_state *state, const char *name) {
     bool found = false;

@@ -166,7 +166,7 @@ static void rows_bytes(struct sel_table *table, const struct replay_stage *stage
     if (stage->options->disk) {
         row_size(table, "written to disk", totals->store.disk_written_bytes);
         row_size(table, "read from disk", totals->store.disk_read_bytes);
-        row_size(table, "held on disk", totals->store.disk_allocated_bytes);
+        row_size(table, "allocated on disk", totals->store.disk_allocated_bytes);
     }
     sel_table_rule(table);
 }
