@@ -6,7 +6,7 @@
  *   - while records come, only the records themselves are known, in a small open-addressed table of the upper halves of
  *     their hashes: parents are found there, and a record that comes twice;
  *   - at the end the map is made at its full size, and all items are added in the order in which they lie in memory;
- *     buckets are fetched some items ahead. A byte for each bucket, one bit of which each item sets, says that none of
+ *     buckets are fetched some items ahead. Two bytes for each bucket, one bit of which each item sets, says that none of
  *     its items can have this key: then none is looked at, and adding touches the bucket and the item itself only.
  *
  * The table's slots are in order of the upper half of the hash, so that making it larger is one pass from front to back.
@@ -99,17 +99,17 @@ uint64_t sel_tree_load_bytes(const struct sel_tree_load *load) {
 
 struct pipe {
     struct sel_tree *tree;
-    uint8_t *seen; /* a byte a bucket: bits of the hashes in it; NULL: not known */
+    uint16_t *seen; /* two bytes a bucket: bits of the hashes in it; NULL: not known */
     uint64_t count;
     struct {
         uint32_t ref, bucket;
-        uint8_t bit;
+        uint16_t bit;
     } items[PIPE];
 };
 
 static void add_oldest(struct pipe *pipe, uint64_t number) {
     uint32_t ref = pipe->items[number % PIPE].ref, bucket = pipe->items[number % PIPE].bucket;
-    uint8_t bit = pipe->items[number % PIPE].bit;
+    uint16_t bit = pipe->items[number % PIPE].bit;
 
     if (pipe->seen == NULL || (pipe->seen[bucket] & bit))
         sel_tree_map_add_at(pipe->tree, ref, bucket);
@@ -128,7 +128,7 @@ static void feed(struct pipe *pipe, uint32_t ref, const struct sel_key *key) {
         add_oldest(pipe, now);
     pipe->items[now % PIPE].ref = ref;
     pipe->items[now % PIPE].bucket = bucket;
-    pipe->items[now % PIPE].bit = (uint8_t)(1 << (hash >> 61));
+    pipe->items[now % PIPE].bit = (uint16_t)(1 << (hash >> 60));
     sel_tree_map_prefetch_bucket(map, bucket);
     if (pipe->seen)
         __builtin_prefetch(&pipe->seen[bucket], 1);
@@ -147,7 +147,7 @@ static void drain(struct pipe *pipe) {
 static bool is_free(uint32_t tokens) { return tokens > SEL_PREFIX_TOKENS_MAX; }
 
 static void map_all(struct sel_tree *tree) {
-    struct pipe pipe = {.tree = tree, .seen = zeroed(tree->map.bucket_count)};
+    struct pipe pipe = {.tree = tree, .seen = zeroed(sizeof(uint16_t) * (uint64_t)tree->map.bucket_count)};
 
     for (uint32_t number = 1; number <= tree->entries.issued; number++) {
         const struct sel_page_entry *entry = sel_entry_at(tree, number);
