@@ -285,6 +285,20 @@ static int drop(struct sel_opening *opening, uint64_t key, bool count) {
     return sel_u64s_push(&opening->lsm->drop_records, key);
 }
 
+/* Will its segment be searched? */
+static bool is_searched(const struct sel_lsm *lsm, uint64_t place) {
+    const struct sel_segment *segment = sel_segment_find(lsm, (uint32_t)(place >> 32));
+    return segment && segment->state == SEL_SEALED && segment->indexed_bytes < segment->bytes;
+}
+
+/* The passes before the last one need few of the records. */
+static bool wanted(const struct sel_opening *opening) {
+    const struct sel_location *at = &opening->entry.location;
+    if (opening->pass == SEL_OPEN_MARK)
+        return is_searched(opening->lsm, at->pages) || (at->row && is_searched(opening->lsm, at->row));
+    return opening->pass == SEL_OPEN_SHOW || sel_merge_was_found(opening, &opening->entry);
+}
+
 static int begin_record(struct sel_opening *opening, uint64_t key, const uint8_t *value) {
     struct sel_lsm *lsm = opening->lsm;
     int rc = gathered(opening);
@@ -296,7 +310,9 @@ static int begin_record(struct sel_opening *opening, uint64_t key, const uint8_t
         return drop(opening, key, true);
     if (opening->entry.row_sequence >= lsm->next_sequence)
         lsm->next_sequence = opening->entry.row_sequence + 1;
-    opening->gathering = true;
+    opening->gathering = wanted(opening);
+    if (!opening->gathering)
+        opening->bad_key = key; /* its keys are passed by */
     opening->keys_gathered = 0;
     return 0;
 }

@@ -117,6 +117,10 @@ static struct sel_found *newest_of(const struct sel_opening *opening, const stru
     return NULL;
 }
 
+bool sel_merge_was_found(const struct sel_opening *opening, const struct sel_record_entry *entry) {
+    return newest_of(opening, entry) != NULL;
+}
+
 void sel_merge_supersede(struct sel_opening *opening, const struct sel_record_entry *entry) {
     struct sel_found *found = newest_of(opening, entry);
     if (found && found->sequence < entry->location.sequence)

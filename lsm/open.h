@@ -83,6 +83,8 @@ int sel_open_recover(struct sel_opening *opening);
  * record of the catalogue, wherever it lies now (SELENE_E_GONE: nowhere, or it was superseded). */
 int sel_merge_prepare(struct sel_opening *opening);
 void sel_merge_supersede(struct sel_opening *opening, const struct sel_record_entry *entry);
+/* Was a record with its key found? */
+bool sel_merge_was_found(const struct sel_opening *opening, const struct sel_record_entry *entry);
 int sel_merge_until(struct sel_opening *opening, uint64_t sequence);
 int sel_merge_show(struct sel_opening *opening, struct sel_record_entry *entry, const struct sel_key *keys);
 

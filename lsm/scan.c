@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCAN_MIN    (UINT64_C(64) << 10)
+#define SCAN_MIN    SEL_DISK_BLOCK /* behind an extent mostly lies the next one, or nothing */
 #define SCAN_MAX    (UINT64_C(4) << 20)
 #define SCAN_ERRORS 16 /* unreadable windows, then the rest of the segment is given up */
 
@@ -152,12 +152,15 @@ static uint64_t skip_live(const struct sel_segment *segment, uint64_t offset) {
 int sel_scan_segment(struct sel_opening *opening, struct sel_segment *segment) {
     uint64_t offset = SEL_MAX(segment->indexed_bytes, SEL_DISK_BLOCK), take = SCAN_MIN;
     unsigned errors = 0;
+    bool first = true;
     uint8_t *window = sel_buffer_get(opening->lsm, SCAN_MAX);
     int rc = window ? 0 : SELENE_E_NOMEM;
     opening->torn_bytes_read = 0;
     while (!rc && errors < SCAN_ERRORS && !is_forged(opening, segment)) {
-        uint64_t data = skip_hole(segment, skip_live(segment, offset));
+        offset = skip_live(segment, offset);
+        uint64_t data = take > SCAN_MIN || first ? skip_hole(segment, offset) : offset;
         take = data > offset ? SCAN_MIN : take;
+        first = false;
         offset = data;
         if (offset >= segment->bytes)
             break;
