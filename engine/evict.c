@@ -33,8 +33,9 @@ static void warn_of_drop(selene_store *store) {
     if (!*warned && degraded)
         sel_log_warning(&store->log, "the disk takes no records: memory drops its coldest ones");
     else if (!*warned)
-        sel_log_warning(&store->log, "the disk limit leaves no room: all that is on disk has records in memory that "
-                                     "build on it, so memory drops its coldest ones");
+        sel_log_warning(&store->log,
+                        "the disk limit leaves no room, and nothing on disk may go: memory drops its coldest "
+                        "records");
     *warned = true;
 }
 

@@ -10,6 +10,9 @@
 #define SEL_ACTIVE_REQUESTS_MAX 65536
 #define SEL_PAGE_GROUP_MAX      65536
 #define SEL_WORKER_THREADS_MAX  256
+/* Room for one small page segment and one row segment, what is kept ahead, and the index: below, nothing would ever be
+ * written and the empty index alone could exceed the limit [D6]. */
+#define SEL_DISK_LIMIT_MIN (UINT64_C(4) << 20)
 
 void selene_options_init(struct selene_options *options) {
     if (!options)
@@ -76,5 +79,8 @@ int sel_options_check(const struct selene_options *options, struct selene_messag
                         options->durability);
     if (options->disk_directory && !*options->disk_directory)
         return sel_fail(message, SELENE_E_INVALID, "disk_directory: an empty name, expected a path or NULL");
+    if (options->disk_limit_bytes && options->disk_limit_bytes < SEL_DISK_LIMIT_MIN)
+        return sel_fail(message, SELENE_E_INVALID, "disk_limit_bytes: %" PRIu64 ", expected 0 or at least %" PRIu64,
+                        options->disk_limit_bytes, SEL_DISK_LIMIT_MIN);
     return 0;
 }

@@ -98,7 +98,7 @@ struct selene_options {
     uint32_t max_active_requests; /* sizes the intake; 0: 8 */
 
     const char *disk_directory; /* NULL: no disk tier; created when missing, its parent must exist */
-    uint64_t disk_limit_bytes;  /* 0: no limit. Never exceeded, index included [D6] */
+    uint64_t disk_limit_bytes;  /* 0: no limit; at least 4 MiB. Never exceeded, index included [D6] */
     int durability;             /* enum selene_durability */
     int disk_threads_only;      /* do not try io_uring */
 

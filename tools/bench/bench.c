@@ -44,7 +44,7 @@ static const char about[] = "Measures Selene's parts beside what bounds them, in
                             "GROUP is one or more of:\n"
                             "  hash    checksums, copies and prefix keys, beside memcpy and SHA-256\n"
                             "  memory  publish and restore in memory, beside memcpy and a streaming copy\n"
-                            "  index   look-ups and inserts in the prefix tree, opening a store, beside a scan\n"
+                            "  index   look-ups and inserts in the prefix tree, opening a store\n"
                             "  disk    records written and read, beside raw I/O to a file as it is\n"
                             "  peers   the same records in RocksDB (if built with it) and in files\n"
                             "  all     all of them\n\n"

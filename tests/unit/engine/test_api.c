@@ -49,6 +49,7 @@ static void test_bad_options(void **state) {
     BAD(world.options.worker_threads = 1000, "worker_threads");
     BAD(world.options.durability = 7, "durability");
     BAD(world.options.disk_directory = "", "disk_directory");
+    BAD(world.options.disk_limit_bytes = 1000, "disk_limit_bytes");
 #undef BAD
     world_init(&world, &world_with_rows, 4, 10, false);
     world.options.disk_directory = "no/such/parent";
