@@ -59,7 +59,8 @@ valgrind: deps ## a small demo under valgrind: no error, no leak
 format: deps ## rewrite all C files in the house's format
 	find . -path ./build -prune -o \( -name '*.[ch]' -o -name '*.cu' \) -print0 | xargs -0 clang-format-14 -i
 
-install: release ## install below PREFIX, by default /usr/local; DESTDIR is honoured
+install: deps ## install below PREFIX, by default /usr/local; DESTDIR is honoured
+	@scripts/build.sh release selene selene_static selene-replay selene-bench
 	cmake --install build/release --prefix $(PREFIX)
 
 clean: ## remove all builds
