@@ -169,6 +169,10 @@ bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_ro
         struct sel_node *victim = sel_tree_coldest(store->tree, SEL_TIER_DISK, SEL_ORDER_CLEAN);
         if (!victim) /* what is in flight may yet change that */
             store->disk_stuck = store->spill_count == 0 && store->load_count == 0 && sel_list_empty(&store->removals);
+        /* The shortage counts room that is to be kept ahead; a disk that has nothing left to give up may take the record
+         * all the same, which the record store alone knows. */
+        if (!victim && store->disk_stuck && sel_tree_tier_count(store->tree, SEL_TIER_DISK) == 0)
+            return true;
         if (!victim || (room->only_colder && victim->last_use >= room->use))
             return false;
         /* When memory is short, too, a colder copy there must not become parked: it would be written again, at the cost

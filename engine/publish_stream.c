@@ -273,6 +273,8 @@ static int stream_begin(struct sel_stream *stream, struct sel_draft *before) {
         record.parent_key = publish->parent->key;
     uint64_t bytes = sel_lsm_record_bytes(layout, draft->page_count, spec.page_key_count, false, record.has_row, false);
     const struct sel_room room = {.use = UINT64_MAX};
+    if (sel_lsm_oversize(store->lsm, layout, draft->page_count, spec.page_key_count, false, record.has_row, false))
+        return SELENE_E_OVERSIZE; /* nothing is removed for what never fits [M5] */
     if (!sel_disk_make_room(store, bytes, &room))
         return SELENE_E_RETRY;
     int result =

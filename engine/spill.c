@@ -209,10 +209,14 @@ static int spill_begin(struct sel_spill *spill, const struct sel_room *room) {
     if (store->spill_count >= SEL_SPILL_COUNT_MAX ||
         (store->spill_count && store->spill_bytes + spill->bytes > SEL_SPILL_BYTES_MAX))
         result = SELENE_E_RETRY;
+    else if (sel_lsm_oversize(store->lsm, store->layout, memory->pages.count, record.page_key_count, false,
+                              record.has_row, false))
+        result = SELENE_E_OVERSIZE; /* nothing is removed for what never fits */
     else if (!sel_disk_make_room(store, spill->bytes, room))
         result = SELENE_E_NOSPACE;
-    else
-        result = sel_lsm_write_begin(store->lsm, store->layout, &record, parent_write, &spill->write);
+    else if ((result = sel_lsm_write_begin(store->lsm, store->layout, &record, parent_write, &spill->write)) !=
+             SELENE_E_NOSPACE)
+        store->disk_stuck = false;
     free(keys);
     return result;
 }

@@ -124,6 +124,9 @@ void sel_lsm_write_free(struct sel_lsm_write **write); /* after the finish op */
 /* Bytes on disk that a record with so many pages takes, headers included, for the engine's planning. */
 uint64_t sel_lsm_record_bytes(const struct sel_layout *layout, uint32_t pages, uint32_t page_keys,
                               bool pages_replicated, bool has_row, bool row_replicated);
+/* Whether such a record can never fit the limit, whatever is removed: to be asked before anything is removed for it. */
+bool sel_lsm_oversize(const struct sel_lsm *lsm, const struct sel_layout *layout, uint32_t pages, uint32_t page_keys,
+                      bool pages_replicated, bool has_row, bool row_replicated);
 
 /* Closes the open group now (a drain or an allocation waits for it). */
 void sel_lsm_flush(struct sel_lsm *lsm);

@@ -45,7 +45,8 @@ static uint64_t segment_for(const struct sel_lsm *lsm, uint64_t extent_bytes) {
 }
 
 /* The smallest footprint in which the record could ever lie: its own segments, and beside a large one those that are open
- * or kept ahead, which no eviction takes away. */
+ * or kept ahead, which no eviction takes away. A write takes a segment only beside one more of each kind, or room for
+ * it: with less than three nothing can ever be written. */
 bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_t row_bytes) {
     uint64_t limit = lsm->config.limit_bytes, standard = lsm->segment_bytes + SEL_SEGMENT_OVERHEAD;
     if (pages_bytes > (uint64_t)UINT32_MAX * SEL_DISK_BLOCK / 2 ||
@@ -56,10 +57,10 @@ bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_
     uint64_t pages = segment_for(lsm, pages_bytes) + SEL_SEGMENT_OVERHEAD, row = 0;
     if (row_bytes)
         row = segment_for(lsm, row_bytes) + SEL_SEGMENT_OVERHEAD;
-    uint64_t need = pages + row + slack(lsm);
+    uint64_t need = pages + row;
     if (pages > standard || row > standard)
         need += standard + (row_bytes || lsm->lane[SEL_LSM_ROW].used ? 2 * standard : 0);
-    return need > limit;
+    return SEL_MAX(need, 3 * standard) + slack(lsm) + lsm->catalog_bytes > limit;
 }
 
 static bool fits(const struct sel_segment *segment, uint64_t bytes) {

@@ -52,6 +52,16 @@ uint64_t sel_lsm_record_bytes(const struct sel_layout *layout, uint32_t pages, u
     return size.header_bytes + size.data_bytes + row.header_bytes + row.data_bytes;
 }
 
+bool sel_lsm_oversize(const struct sel_lsm *lsm, const struct sel_layout *layout, uint32_t pages, uint32_t page_keys,
+                      bool pages_replicated, bool has_row, bool row_replicated) {
+    SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
+    struct sel_extent_size size, row = {0};
+    if (part_sizes(layout, pages, page_keys, SEL_LSM_PAGES, pages_replicated, &size) ||
+        (has_row && part_sizes(layout, pages, page_keys, SEL_LSM_ROW, row_replicated, &row)))
+        return true;
+    return sel_space_oversize(lsm, size.header_bytes + size.data_bytes, row.header_bytes + row.data_bytes);
+}
+
 static int check_record(const struct sel_layout *layout, const struct sel_lsm_record *record) {
     if (memcmp(layout->ns, record->ns, sizeof record->ns) != 0 || layout->desc.page_tokens != record->page_tokens ||
         !sel_record_counts_valid(record->page_tokens, record->tokens, record->parent_tokens, record->page_key_count) ||
