@@ -148,6 +148,7 @@ int sel_lsm_close(struct sel_lsm **pointer) {
     if (!rc && lsm->stats.sync_errors + lsm->stats.write_errors > errors)
         rc = SELENE_E_IO;
     sel_write_free_all(lsm);
+    lsm->aborting = true; /* callbacks that still run may ask for removals */
     sel_ready_run(lsm->config.ready, SIZE_MAX);
     destroy(pointer);
     return rc;

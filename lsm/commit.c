@@ -8,8 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Those that are about to go, too, while their file may come back after a crash: behind an old mark, or without one, the
+ * search of the tails would find what was given up there, as the copy of a record that this transaction removes. */
 static bool wants_entry(const struct sel_segment *segment) {
-    return (segment->state == SEL_OPEN || segment->state == SEL_SEALED) &&
+    bool used = segment->state == SEL_OPEN || segment->state == SEL_SEALED;
+    bool going = (segment->state == SEL_SPARE || segment->state == SEL_DOOMED) && segment->end > SEL_DISK_BLOCK;
+    return (used || going) &&
            (segment->catalog_dirty || !segment->known || sel_segment_mark(segment, true) != segment->indexed_bytes);
 }
 

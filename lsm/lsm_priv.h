@@ -89,6 +89,8 @@ struct sel_segment {
     uint64_t bytes; /* of the file; extents end by there */
     uint64_t end;   /* where the next extent goes */
     uint64_t indexed_bytes;
+    uint64_t given_up_end; /* behind the last extent that was given up here since the head was written; 0: none */
+    struct sel_list given_up_link; /* in lsm->given_up while that may lie past the mark */
     uint32_t blocks;
     uint64_t *live; /* a bit a block */
     uint64_t *held; /* a bit a block: may hold space of the device */
@@ -277,6 +279,7 @@ struct sel_lsm {
     struct sel_list writes, deferred, group;
     uint64_t group_filled, group_since_ns, flush_sequence;
     struct sel_list removals, held; /* held: must wait, see remove.c */
+    struct sel_list given_up;       /* segments with given_up_end */
     size_t removal_count;
     uint64_t removal_bytes; /* on their way out */
     uint64_t removals_since_ns;

@@ -41,10 +41,11 @@ static int create(struct sel_lsm **out, const struct sel_lsm_config *config) {
         return SELENE_E_NOMEM;
     lsm->magic = SEL_LSM_MAGIC;
     lsm->config = *config;
-    struct sel_list *lists[] = {
-        &lsm->inflight,        &lsm->sealed,   &lsm->spare,         &lsm->doomed,       &lsm->left, &lsm->files,
-        &lsm->writes,          &lsm->deferred, &lsm->group,         &lsm->removals,     &lsm->held, &lsm->commit.writes,
-        &lsm->commit.removals, &lsm->readers,  &lsm->lane[0].ready, &lsm->lane[1].ready};
+    struct sel_list *lists[] = {&lsm->inflight,      &lsm->sealed,          &lsm->spare,   &lsm->doomed,
+                                &lsm->left,          &lsm->files,           &lsm->writes,  &lsm->deferred,
+                                &lsm->group,         &lsm->removals,        &lsm->held,    &lsm->given_up,
+                                &lsm->commit.writes, &lsm->commit.removals, &lsm->readers, &lsm->lane[0].ready,
+                                &lsm->lane[1].ready};
     for (size_t i = 0; i < SEL_COUNT(lists); i++)
         sel_list_init(lists[i]);
     set_defaults(lsm);

@@ -188,7 +188,9 @@ void sel_segment_doom(struct sel_segment *segment) {
 
 static void retire(struct sel_segment *segment) {
     struct sel_lsm *lsm = segment->lsm;
-    if (!segment->whole || segment->suspect || lsm->spare_count >= SEL_SPARES_MAX || lsm->pressed) {
+    /* What was given up in it may come back until the catalogue has the mark behind it: not with a head in the making. */
+    bool given_up = sel_list_linked(&segment->given_up_link);
+    if (!segment->whole || segment->suspect || given_up || lsm->spare_count >= SEL_SPARES_MAX || lsm->pressed) {
         sel_segment_doom(segment);
         return;
     }

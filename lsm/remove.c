@@ -5,7 +5,8 @@
  *
  * A removal waits while its extent lies past the mark that the transaction sets for the segment, that is, while an
  * earlier extent there is neither committed nor given up, or a copy of it that was carried forward is neither: after a
- * crash the search of the tails would find the removed record again.
+ * crash the search of the tails would find the removed record again. So it would where an extent that was given up lies
+ * past a mark, since that may be whole and hold any record: all removals wait for that mark, which is rare.
  */
 #include "lsm/lsm_priv.h"
 
@@ -38,6 +39,11 @@ static void queue(struct sel_lsm *lsm, const struct sel_location *location, cons
                   struct sel_op *op) {
     if (op)
         sel_op_start(op);
+    if (lsm->aborting) { /* the last transaction is over */
+        if (op)
+            sel_ready_post(lsm->config.ready, op, SELENE_E_CLOSED);
+        return;
+    }
     struct sel_segment *pages = segment_of(lsm, location->pages, location->pages_blocks);
     struct sel_removal *removal = location->sequence && pages ? calloc(1, sizeof *removal) : NULL;
     if (removal == NULL) {
@@ -101,10 +107,23 @@ static bool past_mark(const struct sel_lsm *lsm, const struct sel_removal *remov
            (uint64_t)(uint32_t)place * SEL_DISK_BLOCK >= sel_segment_mark(segment, true);
 }
 
+/* Segments whose mark has come past all that was given up in them are forgotten: the transaction being built says so. */
+static bool given_up_past_mark(struct sel_lsm *lsm) {
+    SEL_LIST_FOR_EACH(at, &lsm->given_up) {
+        struct sel_segment *segment = SEL_LIST_ENTRY(at, struct sel_segment, given_up_link);
+        if (sel_segment_mark(segment, true) < segment->given_up_end)
+            return true;
+        sel_list_remove(at);
+        segment->given_up_end = 0;
+    }
+    return false;
+}
+
 void sel_remove_hold(struct sel_lsm *lsm, struct sel_list *removals) {
+    bool all = given_up_past_mark(lsm);
     SEL_LIST_FOR_EACH(at, removals) {
         const struct sel_removal *removal = SEL_LIST_ENTRY(at, struct sel_removal, link);
-        bool wait = past_mark(lsm, removal) || sel_forward_has(lsm, removal->location.sequence);
+        bool wait = all || past_mark(lsm, removal) || sel_forward_has(lsm, removal->location.sequence);
         if (lsm->closing || removal->row_only || !wait)
             continue;
         sel_list_remove(at);

@@ -47,6 +47,7 @@ int sel_segment_create(struct sel_lsm *lsm, uint32_t id, struct sel_segment **ou
     snprintf(segment->name, sizeof segment->name, "seg-%08x.sel", id);
     sel_list_init(&segment->link);
     sel_list_init(&segment->file_link);
+    sel_list_init(&segment->given_up_link);
     sel_list_init(&segment->waiters);
     sel_list_init(&segment->pending);
     sel_list_init(&segment->readers);
@@ -71,6 +72,7 @@ void sel_segment_forget(struct sel_segment **pointer) {
     sel_segment_account(segment);
     sel_list_remove(&segment->link);
     sel_list_remove(&segment->file_link);
+    sel_list_remove(&segment->given_up_link);
     sel_buffer_put(lsm, &segment->head);
     free(segment->live);
     free(segment->held);

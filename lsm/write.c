@@ -228,6 +228,9 @@ void sel_part_drop(struct sel_part *part) {
     segment->pending_blocks -= (uint32_t)((part->header_bytes + part->data_bytes) / SEL_DISK_BLOCK);
     segment->dirty = true;
     segment->catalog_dirty |= segment->known;
+    segment->given_up_end = SEL_MAX(segment->given_up_end, part->offset + part->header_bytes + part->data_bytes);
+    if (!sel_list_linked(&segment->given_up_link))
+        sel_list_add_tail(&segment->lsm->given_up, &segment->given_up_link);
     sel_segment_account(segment);
     sel_remove_release(segment->lsm);
 }

@@ -175,9 +175,15 @@ static void test_catalogue_growth(void **state) {
     rig_open(&rig);
     struct rig_record first = {.id = 1, .tokens = 16}, small = {.id = 2, .tokens = 16},
                       large = {.id = 3, .tokens = 25600};
+    /* More segments than the fewest that a store can do with: a limit below those makes every record oversize. */
+    for (uint32_t i = 0; i < 5; i++) {
+        struct rig_record filler = {.id = 10 + i, .tokens = 25600};
+        assert_ok(rig_write(&rig, &filler, NULL));
+    }
     assert_ok(rig_write(&rig, &first, NULL));
     turns(&rig, 50, SEL_NS_PER_MS);
     struct sel_lsm_stats stats = rig_stats(&rig);
+    assert_true(stats.segments > 3);
     rig.lsm->config.limit_bytes = stats.allocated_bytes + stats.catalog_bytes + (160 << 10);
     assert_ok(rig_write(&rig, &small, NULL));
     assert_int_equal(rig_begin(&rig, &large, NULL), SELENE_E_NOSPACE); /* 229 values */
