@@ -164,36 +164,6 @@ static void test_kept_space(void **state) {
     rig_destroy(&rig);
 }
 
-/* What a record of many page keys adds to the catalogue is reserved before it begins, like its data [D6]. */
-static void test_catalogue_growth(void **state) {
-    (void)state;
-    static const uint64_t tiny[] = {64, 0};
-    struct rig rig;
-    rig_create(&rig, RIG_SIM, "edge", tiny, 1, 0);
-    rig.config.segment_bytes = 16 << 20;
-    rig.config.limit_bytes = UINT64_C(1) << 30;
-    rig_open(&rig);
-    struct rig_record first = {.id = 1, .tokens = 16}, small = {.id = 2, .tokens = 16},
-                      large = {.id = 3, .tokens = 25600};
-    /* More segments than the fewest that a store can do with: a limit below those makes every record oversize. */
-    for (uint32_t i = 0; i < 5; i++) {
-        struct rig_record filler = {.id = 10 + i, .tokens = 25600};
-        assert_ok(rig_write(&rig, &filler, NULL));
-    }
-    assert_ok(rig_write(&rig, &first, NULL));
-    turns(&rig, 50, SEL_NS_PER_MS);
-    struct sel_lsm_stats stats = rig_stats(&rig);
-    assert_true(stats.segments > 3);
-    rig.lsm->config.limit_bytes = stats.allocated_bytes + stats.catalog_bytes + (160 << 10);
-    assert_ok(rig_write(&rig, &small, NULL));
-    assert_int_equal(rig_begin(&rig, &large, NULL), SELENE_E_NOSPACE); /* 229 values */
-    assert_true(sel_lsm_shortage(rig.lsm, 0) > 0);                     /* and the engine hears of it */
-    rig.lsm->config.limit_bytes += 256 << 10;
-    assert_ok(rig_write(&rig, &large, NULL));
-    rig_close(&rig);
-    rig_destroy(&rig);
-}
-
 static int count_deletes(void *context, enum sel_catalog_sim_step step, const struct sel_catalog_change *changes,
                          size_t count) {
     size_t *most = context, deletes = 0;
@@ -488,19 +458,12 @@ static void test_polls_are_cheap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_kind_fails),
-        cmocka_unit_test(test_index_fails),
-        cmocka_unit_test(test_stalled_sleeps),
-        cmocka_unit_test(test_kept_space),
-        cmocka_unit_test(test_idle_punch),
-        cmocka_unit_test(test_catalogue_growth),
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_last_sequence),
-        cmocka_unit_test(test_forged_headers),
-        cmocka_unit_test(test_damage_among_many),
-        cmocka_unit_test(test_held_removal_and_copy),
-        cmocka_unit_test(test_polls_are_cheap),
-        cmocka_unit_test(test_removals_in_steps),
+        cmocka_unit_test(test_one_kind_fails),    cmocka_unit_test(test_index_fails),
+        cmocka_unit_test(test_stalled_sleeps),    cmocka_unit_test(test_kept_space),
+        cmocka_unit_test(test_idle_punch),        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_last_sequence),     cmocka_unit_test(test_forged_headers),
+        cmocka_unit_test(test_damage_among_many), cmocka_unit_test(test_held_removal_and_copy),
+        cmocka_unit_test(test_polls_are_cheap),   cmocka_unit_test(test_removals_in_steps),
     };
     return cmocka_run_group_tests_name("lsm edges", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * Space [D5, D6]: the limit under churn, looked at after every step; recycling, punching, copying forward; what a
  * reader is on is not given back.
  */
+#include "lsm/lsm_priv.h"
 #include "tests/lib/lsm_rig.h"
 #include "tests/lib/test.h"
 
@@ -290,10 +291,43 @@ static void test_oversize(void **state) {
     assert_true(fitted > 3 && oversize > 0);
 }
 
+/* What a record of many page keys adds to the catalogue is reserved before it begins, like its data [D6]. */
+static void test_catalogue_growth(void **state) {
+    (void)state;
+    static const uint64_t tiny[] = {64, 0};
+    struct rig rig;
+    rig_create(&rig, RIG_SIM, "edge", tiny, 1, 0);
+    rig.config.segment_bytes = 16 << 20;
+    rig.config.limit_bytes = UINT64_C(1) << 30;
+    rig_open(&rig);
+    struct rig_record first = {.id = 1, .tokens = 16}, small = {.id = 2, .tokens = 16},
+                      large = {.id = 3, .tokens = 25600};
+    /* More segments than the fewest that a store can do with: a limit below those makes every record oversize. */
+    for (uint32_t i = 0; i < 5; i++) {
+        struct rig_record filler = {.id = 10 + i, .tokens = 25600};
+        assert_ok(rig_write(&rig, &filler, NULL));
+    }
+    assert_ok(rig_write(&rig, &first, NULL));
+    for (int i = 0; i < 50; i++)
+        rig_turn(&rig, SEL_NS_PER_MS);
+    struct sel_lsm_stats stats = rig_stats(&rig);
+    assert_true(stats.segments > 3);
+    rig.lsm->config.limit_bytes = stats.allocated_bytes + stats.catalog_bytes + (160 << 10);
+    assert_ok(rig_write(&rig, &small, NULL));
+    assert_int_equal(rig_begin(&rig, &large, NULL), SELENE_E_NOSPACE); /* 229 values */
+    assert_true(sel_lsm_shortage(rig.lsm, 0) > 0);                     /* and the engine hears of it */
+    rig.lsm->config.limit_bytes += 256 << 10;
+    assert_ok(rig_write(&rig, &large, NULL));
+    rig_close(&rig);
+    rig_destroy(&rig);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_limit_sim), cmocka_unit_test(test_limit_no_punch), cmocka_unit_test(test_limit_real),
-        cmocka_unit_test(test_recycle),   cmocka_unit_test(test_reader_holds),   cmocka_unit_test(test_oversize),
+        cmocka_unit_test(test_limit_sim),        cmocka_unit_test(test_limit_no_punch),
+        cmocka_unit_test(test_limit_real),       cmocka_unit_test(test_recycle),
+        cmocka_unit_test(test_reader_holds),     cmocka_unit_test(test_oversize),
+        cmocka_unit_test(test_catalogue_growth),
     };
     return cmocka_run_group_tests_name("lsm space", tests, NULL, NULL);
 }
