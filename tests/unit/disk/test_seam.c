@@ -259,7 +259,7 @@ static void holes_are_hopped_over(void **state) {
     struct fixture *f = *state;
     int file = create(f, "a");
     uint8_t *bytes = memory_new(8 * MIB, 1);
-    uint64_t found;
+    uint64_t found = 0;
     if (run_kind(f, SEL_DISK_ALLOCATE, file, 0, 8 * MIB) == SELENE_E_UNSUPPORTED ||
         run_next_data(f, file, 0, &found) == SELENE_E_UNSUPPORTED)
         skip();

@@ -24,8 +24,8 @@ static struct files look_into(const char *path) {
     assert_non_null(directory);
     for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
         struct stat status;
-        assert_ok(fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW));
-        if (!S_ISREG(status.st_mode))
+        /* A store that runs may have removed it since. */
+        if (fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) || !S_ISREG(status.st_mode))
             continue;
         files.count++;
         files.allocated_bytes += (uint64_t)status.st_blocks * 512;
