@@ -91,7 +91,10 @@ static void check_values(const struct sel_json *json, size_t least) {
         assert_true(sel_json_double(sel_json_get(value, "least"), &low));
         assert_true(sel_json_double(sel_json_get(value, "median"), &middle));
         assert_true(sel_json_double(sel_json_get(value, "most"), &high));
-        assert_true(0 < low && low <= middle && middle <= high);
+        /* What is beyond something else is a difference of two times: with little data it may be below 0. */
+        const char *name = sel_json_string(sel_json_get(value, "name"), NULL);
+        if (!((0 < low || strstr(name, "beyond")) && low <= middle && middle <= high))
+            fail_msg("%s: %g, %g, %g", name, low, middle, high);
         if (!sel_json_bool(sel_json_get(value, "met"), &met))
             continue;
         missed += !met;
