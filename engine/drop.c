@@ -13,7 +13,7 @@ void sel_pin(selene_store *store, struct sel_node *node, enum sel_tier tier) { s
 
 void sel_unpin(selene_store *store, struct sel_node *node, enum sel_tier tier) {
     sel_tree_unpin(store->tree, node, tier);
-    if (node->flags)
+    if (node->flags & SEL_NODE_UNSETTLED)
         sel_settle(store, node);
 }
 

@@ -19,6 +19,7 @@ void selene_options_init(struct selene_options *options) {
         return;
     memset(options, 0, sizeof *options);
     options->struct_bytes = sizeof *options;
+    options->spare_rows = 1;
     options->log_level = SEL_LOG_WARNING;
 }
 

@@ -105,6 +105,16 @@ struct selene_options {
     uint32_t page_group;     /* pages a record of a layout without rows [L6]; 0: 16 */
     uint32_t worker_threads; /* 0: as many as processors, at most 8 */
 
+    /* Interior rows kept nearest to each leaf [T8]; 0: the bare rule [T1]; selene_options_init sets 1. */
+    uint32_t spare_rows;
+    int no_thinning; /* for comparison: every row is kept */
+    int no_packing;  /* for comparison: identical ranks are stored one by one [K1] */
+
+    uint64_t max_age_ns; /* records unused for so long expire [A1]; 0: never */
+    /* How fast the caller computes a prefix, tokens a second [R3]: look-ups whose restore is estimated slower than that
+     * are declined. 0: never. */
+    double prefill_tokens_per_s;
+
     /* Committed records are reported as SELENE_EVENT_COMMITTED when set. */
     int report_commits;
 
@@ -113,7 +123,7 @@ struct selene_options {
     void *log_context;
     int log_level;
 };
-/* Zeroes everything but struct_bytes and log_level, which becomes 1. Call it first. */
+/* Zeroes everything but struct_bytes, log_level and spare_rows, which become 1. Call it first. */
 SELENE_API void selene_options_init(struct selene_options *options);
 
 /* Opens a store. SELENE_E_INVALID for a bad option (the message names it, its value and the limit); SELENE_E_IN_USE
@@ -151,6 +161,7 @@ struct selene_match {
     int tier; /* enum selene_tier: the slowest tier that it must be read from; SELENE_TIER_NONE when tokens is 0 */
     uint64_t bytes;       /* that a restore copies into device memory */
     uint64_t estimate_ns; /* how long it may take; 0 while nothing was measured yet */
+    int declined; /* estimated slower than computing it (options.prefill_tokens_per_s): better not restored [R3] */
 };
 /* The longest usable match of at most `limit_tokens` tokens: an engine passes n - 1 of n, since it computes at least
  * the last token itself. Pins nothing, never blocks on I/O [R1]. */
@@ -235,8 +246,10 @@ struct selene_event {
     uint64_t elapsed_ns;                        /* since the call */
     uint8_t key[32];                            /* PUBLISH, COMMITTED */
     uint64_t drained_written;                   /* DRAIN: records */
-    uint64_t drained_skipped_deadline;
-    uint64_t drained_skipped_failed;
+    uint64_t drained_skipped_deadline;          /* their chain would not have been through in time */
+    uint64_t drained_skipped_failed;            /* a write failed for good, or the disk took nothing */
+    uint64_t drained_skipped_parent;            /* an ancestor could not be written */
+    uint64_t drained_skipped_room;              /* the disk is too small, and holds what was used later */
 };
 
 /* Drives the store without blocking and fills up to `capacity` events; returns how many, or a negative code. What did
@@ -257,8 +270,21 @@ struct selene_stats {
     uint64_t slots_used, slots_total, slots_intake;
     uint64_t lookups, lookup_hits[SELENE_TIER_COUNT], lookup_misses;
     uint64_t publishes_accepted, publishes_present, publishes_retry[4], publishes_oversize, publishes_abandoned[4];
-    uint64_t published_bytes; /* copied out of device memory, unpadded valid bytes */
+    uint64_t publishes_failed; /* accepted, and ended with an error other than SELENE_E_CANCELLED */
+    uint64_t published_bytes;  /* copied out of device memory, unpadded valid bytes */
     uint64_t restores, restored_bytes[SELENE_TIER_COUNT];
+    uint64_t restore_ns[SELENE_TIER_COUNT]; /* of restores whose slowest tier it was */
+    uint64_t estimates, declines;           /* look-ups with an estimate; of them declined */
+    uint64_t rows[SELENE_TIER_COUNT];       /* held: records with their row */
+    uint64_t rows_thinned[SELENE_TIER_COUNT];
+    uint64_t rows_brought_back;                   /* published again at a thinned key [T5] */
+    uint64_t packed_records[SELENE_TIER_COUNT];   /* held: pages stored once for all ranks [K1] */
+    uint64_t per_rank_records[SELENE_TIER_COUNT]; /* held: pages stored for each rank */
+    uint64_t packed_rows[SELENE_TIER_COUNT];      /* held */
+    uint64_t abandoned_stores;                    /* streams whose later window differed [K2] */
+    uint64_t expiries[SELENE_TIER_COUNT];         /* [A1]; not counted as evictions */
+    uint64_t drained_written, drained_skipped_deadline, drained_skipped_failed, drained_skipped_parent,
+        drained_skipped_room;
     uint64_t evictions[SELENE_TIER_COUNT], spills, spill_retries, dropped_records;
     uint64_t checksum_failures[SELENE_TIER_COUNT], io_errors[SELENE_TIER_COUNT];
     uint64_t disk_written_bytes, disk_read_bytes, disk_allocated_bytes, disk_live_bytes, disk_dead_bytes, index_bytes;
@@ -266,7 +292,12 @@ struct selene_stats {
     int disk_state;              /* 0 ok, 1 full, 2 read-only, 3 failing, 4 stalled */
     uint64_t memory_index_bytes; /* of the prefix tree */
 };
-SELENE_API int selene_get_stats(selene_store *store, struct selene_stats *stats);
+/* `stats_bytes`: sizeof *stats, so that a program and a library of different versions agree on what is filled in; what
+ * this library does not know is zeroed. */
+SELENE_API int selene_get_stats(selene_store *store, struct selene_stats *stats, size_t stats_bytes);
+/* The same as text in the Prometheus exposition format, names selene_*, tier as a label. Writes at most `size` bytes with
+ * the terminating 0 and returns the length that the whole text has, as snprintf does, or a negative code. */
+SELENE_API int64_t selene_metrics_text(selene_store *store, char *text, size_t size);
 /* "io_uring" or "threads", or "none"; whether O_DIRECT is really in use. */
 SELENE_API const char *selene_disk_backend(const selene_store *store, int *direct);
 /* Verifies every internal invariant by brute force: tests and debugging. 0 or SELENE_E_INTERNAL with a message. */

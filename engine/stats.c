@@ -4,12 +4,9 @@
  */
 #include "engine/store_priv.h"
 
-int selene_get_stats(selene_store *store, struct selene_stats *out) {
-    int result = sel_store_usable(store);
-    if (result)
-        return result;
-    if (!out)
-        return SELENE_E_INVALID;
+#include <string.h>
+
+static void fill(selene_store *store, struct selene_stats *out) {
     *out = store->stats;
     for (int tier = 0; tier < SEL_TIER_COUNT; tier++)
         out->records[tier] = sel_tree_tier_count(store->tree, (enum sel_tier)tier);
@@ -18,7 +15,7 @@ int selene_get_stats(selene_store *store, struct selene_stats *out) {
     out->slots_intake = store->intake_slots;
     out->memory_index_bytes = sel_tree_bytes(store->tree);
     if (!store->lsm)
-        return 0;
+        return;
     struct sel_lsm_stats lsm;
     sel_lsm_get_stats(store->lsm, &lsm);
     out->disk_written_bytes = lsm.written_bytes;
@@ -34,6 +31,18 @@ int selene_get_stats(selene_store *store, struct selene_stats *out) {
     out->punched_bytes = lsm.punched_bytes;
     out->copied_forward_bytes = lsm.copied_forward_bytes;
     out->disk_state = (int)sel_lsm_state(store->lsm);
+}
+
+int selene_get_stats(selene_store *store, struct selene_stats *out, size_t stats_bytes) {
+    int result = sel_store_usable(store);
+    if (result)
+        return result;
+    if (!out || stats_bytes == 0)
+        return SELENE_E_INVALID;
+    struct selene_stats stats;
+    fill(store, &stats);
+    memset(out, 0, stats_bytes);
+    memcpy(out, &stats, SEL_MIN(stats_bytes, sizeof stats));
     return 0;
 }
 

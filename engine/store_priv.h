@@ -41,11 +41,28 @@ enum sel_node_flag {
     SEL_BAD_MEMORY_ROW = 4,
     SEL_BAD_DISK_ROW = 8,
     SEL_DOOMED = 16, /* leaves all tiers: a page it needs is nowhere */
+    /* The row is to go when nothing reads it there any more [T3]; evaluated again then. */
+    SEL_THIN_MEMORY = 32,
+    SEL_THIN_DISK = 64,
+    /* What unpinning has to look at. */
+    SEL_NODE_UNSETTLED = 127,
+    /* A row removal is in the next transaction: not usable meanwhile, usable again if that fails [T6]. */
+    SEL_THINNING_DISK = 128,
+    /* Fork holds: a row that was brought back stays until the next child commits there [T5]. */
+    SEL_HOLD_MEMORY = 256,
+    SEL_HOLD_DISK = 512,
+    /* How the disk copy is stored [K1]; a memory copy's parts say it themselves. */
+    SEL_DISK_PAGES_PACKED = 1024,
+    SEL_DISK_ROW_PACKED = 2048,
 };
 
-/* One part of a memory copy: whole slots, and checksums page-major (pages: count * R; row: R). */
+/* One part of a memory copy, cut into pieces: pages, or the row's slots as if it were not packed. Whole slots; checksums
+ * piece-major for pages (pieces * R, packed: pieces) and one for each share of the row (R, packed: 1). Where a piece lies:
+ * sel_part_share. */
 struct sel_copy_part {
-    uint32_t count; /* 0: not here */
+    uint32_t count;  /* slots; 0: not here */
+    uint32_t pieces; /* = count, or packed: count = ceil(pieces / R) */
+    bool packed;     /* one share for all ranks, one after another in all the shares of the slots [M1, K1] */
     uint32_t *slots;
     uint64_t *sums;
 };
@@ -125,6 +142,8 @@ struct selene_store {
     uint64_t write_mark_ns;         /* since when write_rate's next sample counts */
     bool warned_drop, warned_stuck; /* said that memory drops records, since the disk takes none or has no room */
     bool degraded;                  /* the disk's state at the last poll [D9] */
+    bool pages_pack, row_pack;      /* what the last comparison said: the next record's slots are taken accordingly */
+    uint64_t sweep_mono_ns;         /* the last sweep of the old [A1] */
     struct selene_stats stats;      /* counters; gauges are filled in by selene_get_stats */
 };
 
@@ -165,6 +184,10 @@ void sel_event_committed(selene_store *store, struct sel_request **event, const 
 void sel_rate_add(struct sel_rate *rate, uint64_t bytes, uint64_t ns);
 
 /* ---- memory.c ---- */
+/* The one address resolver [M1]: where piece `piece` begins; share r of one that is not packed at + r * share_bytes. */
+uint8_t *sel_part_share(const selene_store *store, const struct sel_copy_part *part, uint32_t piece);
+/* Slots that so many pieces take. */
+uint32_t sel_part_slots(const selene_store *store, uint32_t pieces, bool packed);
 struct sel_memory *sel_memory_create(void);
 /* Room for `count` slot numbers and `sums` checksums; no slots are taken. */
 int sel_copy_part_create(struct sel_copy_part *part, uint32_t count, size_t sums);
@@ -179,6 +202,8 @@ int sel_memory_attach(selene_store *store, struct sel_node *node, struct sel_mem
 void sel_memory_attach_row(selene_store *store, struct sel_node *node, struct sel_copy_part *row);
 /* The record leaves memory; the node stays even when no tier holds it. */
 void sel_memory_detach(selene_store *store, struct sel_node *node);
+/* Parked or clean by what the lower tiers hold now: pages and row each [spec 1]. After every change of either. */
+void sel_memory_refresh(selene_store *store, struct sel_node *node);
 void sel_memory_set_parked(selene_store *store, struct sel_node *node, bool parked);
 
 /* ---- node.c: what a record of this store's layout holds where ---- */
@@ -221,6 +246,28 @@ void sel_doom(selene_store *store, struct sel_node *node);
 /* Does what the flags ask for and pins allow; frees the node when no tier holds it. */
 void sel_settle(selene_store *store, struct sel_node *node);
 void sel_disk_detach(selene_store *store, struct sel_node *node); /* the record leaves disk; the node stays */
+
+/* ---- thin.c ---- */
+/* The one predicate [T1, T5, T8]: whether the row of this record in this tier is one that nobody will resume at. A
+ * function of the tree alone; O(spare_rows). False for layouts without rows and records of other layouts. */
+bool sel_thin_wanted(const selene_store *store, const struct sel_node *node, enum sel_tier tier);
+/* `node` was just committed in `tier`: releases its parent's fork hold there and thins what its coming has made interior
+ * above it, at once or when the last pin goes. */
+void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tier tier);
+/* Does what SEL_THIN_ flags ask for where no pin is in the way: part of sel_settle. */
+void sel_thin_settle(selene_store *store, struct sel_node *node);
+/* A row came back by a publish at a thinned key: holds it in all tiers. */
+void sel_thin_hold(struct sel_node *node);
+/* The node, and then its ancestors, leave all tiers when nothing needs them any more: no child, and thinned [P6]. Call
+ * it with the parent of what was released. NULL-safe. */
+void sel_thin_barren(selene_store *store, struct sel_node *node);
+/* After open: records without row and child are dropped, repeating upward [T7]. */
+void sel_thin_recovered(selene_store *store);
+
+/* ---- age.c, cost.c ---- */
+void sel_age_step(selene_store *store); /* at most one sweep a minute [A1]; free when off */
+/* How long reading so many bytes of each tier may take [R3]; 0: nothing measured yet. */
+uint64_t sel_cost_estimate(const selene_store *store, const uint64_t bytes[SEL_TIER_COUNT]);
 
 /* ---- evict.c ---- */
 /* Takes slots for records or windows, evicting what may go [M3]; `reserve` slots must stay free. False: no room. */

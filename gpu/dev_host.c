@@ -202,7 +202,8 @@ static void host_destroy(struct sel_device *device) {
 
 int sel_device_host_create(struct sel_device **out, const struct sel_layout *layout, struct sel_workers *workers,
                            struct sel_ready *ready) {
-    static const struct sel_device_ops ops = {host_submit, host_poll, host_cancel, host_name, host_destroy};
+    static const struct sel_device_ops ops = {
+        .submit = host_submit, .poll = host_poll, .cancel = host_cancel, .name = host_name, .destroy = host_destroy};
     static const uint8_t zeros[SEL_CHECKSUM_BLOCK];
     *out = NULL;
     struct host_device *self = calloc(1, sizeof *self);

@@ -41,8 +41,10 @@ struct sel_copy_item {
 struct sel_copy {
     struct sel_op op;
     enum sel_copy_direction direction;
-    bool row;        /* items are slots of the row, any subset of its parts; else pages */
-    bool replicated; /* in-bound only: the items name one share each, which goes to all ranks [M1, K1] */
+    bool row; /* items are slots of the row, any subset of its parts; else pages */
+    /* The items name one share each [M1, K1]. Out-bound it is rank 0's, which a compare found to be everybody's, with one
+     * checksum a page; in-bound it goes to all ranks. */
+    bool replicated;
     struct sel_copy_item *items;
     size_t item_count;
     /* [R * plane_count], rank-major. Pages only. */
@@ -51,9 +53,9 @@ struct sel_copy {
     void *const *rows;
     /* [R * layout->row_blocks] first-level hashes, rank-major: those of the parts copied are written, in both
      * directions. When all parts are through, sel_checksum_finish over each rank's row_blocks gives the row's
-     * checksums; the caller stores or compares them. Replicated: each rank's are those of its own copy of the share, so
-     * all of them are compared with the one checksum. (A part covers whole 4 KiB blocks, since shares are padded to 4
-     * KiB.) */
+     * checksums; the caller stores or compares them. Replicated in-bound: each rank's are those of its own copy of the
+     * share, so all of them are compared with the one checksum; out-bound: rank 0's only. (A part covers whole 4 KiB
+     * blocks, since shares are padded to 4 KiB.) */
     uint64_t *row_hashes;
     const void *wait;     /* event to wait for, or NULL */
     uint32_t block_limit; /* blocks must be below it */
@@ -63,12 +65,33 @@ struct sel_copy {
     } priv;
 };
 
+/* Are all ranks' shares of these pages, or of the row, identical in their valid bytes [K1]? Runs on the device, before
+ * anything is copied [K4], and stops at the first difference. Nothing is written. op.result: 0 when it ran, and
+ * `identical` says; SELENE_E_INVALID, _CANCELLED as for a copy. With one rank: identical. */
+struct sel_compare {
+    struct sel_op op;
+    bool row;                          /* compare `rows`, row_bytes of each; else the pages of `items` */
+    const struct sel_copy_item *items; /* `block` and `tokens` are read; pages only */
+    size_t item_count;
+    const struct sel_device_plane *planes;
+    void *const *rows;
+    const void *wait;
+    uint32_t block_limit;
+    bool identical; /* the answer */
+    struct {
+        struct sel_list link;
+        void *state;
+    } priv;
+};
+
 struct sel_device_ops {
     void (*submit)(struct sel_device *device, struct sel_copy *copy);
+    void (*compare)(struct sel_device *device, struct sel_compare *compare);
     /* Starts copies whose event has happened; never blocks. */
     void (*poll)(struct sel_device *device);
     /* Drops a copy that still waits for its event: completes with SELENE_E_CANCELLED. No effect once it started. */
     void (*cancel)(struct sel_device *device, struct sel_copy *copy);
+    void (*cancel_compare)(struct sel_device *device, struct sel_compare *compare); /* likewise */
     const char *(*name)(const struct sel_device *device);
     void (*destroy)(struct sel_device *device); /* nothing in flight */
 };

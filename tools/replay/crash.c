@@ -61,7 +61,7 @@ static void tell_started(void *context, size_t index) {
 
 static void tell_finished(void *context, const struct replay_result *result, selene_store *store) {
     struct finished body = {.result = *result};
-    selene_get_stats(store, &body.stats);
+    selene_get_stats(store, &body.stats, sizeof body.stats);
     send_message(*(int *)context, FINISHED, &body, sizeof body);
 }
 

@@ -72,7 +72,7 @@ static int request_check(struct walk *walk, size_t index) {
 static void missing_count(const struct crash *crash, selene_store *store, struct totals *totals) {
     struct selene_stats now = {0};
     uint64_t missing = 0;
-    selene_get_stats(store, &now);
+    selene_get_stats(store, &now, sizeof now);
     for (size_t i = 0; i < crash->slot_count; i++)
         missing += crash->records[i].tokens && !crash->records[i].found;
     totals->lost_unknown = totals->store.evictions[SELENE_TIER_DISK] + now.evictions[SELENE_TIER_DISK] > 0;

@@ -56,7 +56,7 @@ static void request_finished(void *context, const struct replay_result *result, 
 static int store_close(struct run *run, struct sim **sim) {
     struct selene_stats stats;
     struct selene_message found = {""};
-    int result = selene_get_stats(sim_store(*sim), &stats);
+    int result = selene_get_stats(sim_store(*sim), &stats, sizeof stats);
     if (result)
         sel_fail(&run->message, result, "selene_get_stats: %s", selene_error_text(result));
     else

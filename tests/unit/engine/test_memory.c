@@ -55,7 +55,7 @@ static void chain_without_rows(bool inline_edges) {
     for (uint32_t limit = 1; limit <= 120; limit++)
         assert_int_equal(world_restore(&world, &request, &sequence, limit, NULL), limit - limit % 8);
     struct selene_stats stats;
-    assert_ok(selene_get_stats(world.store, &stats));
+    assert_ok(selene_get_stats(world.store, &stats, sizeof stats));
     /* 0-4, 4-5, 5-8, 8-12, 12-15 */
     assert_int_equal(stats.records[SELENE_TIER_MEMORY], 5);
     sequence_free(&sequence);
@@ -103,7 +103,7 @@ static void test_eviction(void **state) {
     }
     assert_int_equal(world_restore(&world, &request, &other[0], 16, NULL), 0);
     struct selene_stats stats;
-    assert_ok(selene_get_stats(world.store, &stats));
+    assert_ok(selene_get_stats(world.store, &stats, sizeof stats));
     assert_true(stats.evictions[SELENE_TIER_MEMORY] > 0);
     assert_true(stats.slots_used <= 40);
     struct sequence large;

@@ -161,7 +161,7 @@ struct selene_event world_drain(struct world *world) {
 
 struct selene_stats world_stats(struct world *world) {
     struct selene_stats stats;
-    assert_ok(selene_get_stats(world->store, &stats));
+    assert_ok(selene_get_stats(world->store, &stats, sizeof stats));
     return stats;
 }
 

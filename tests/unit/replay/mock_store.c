@@ -293,8 +293,9 @@ int selene_prefix_key(const selene_prefix *prefix, uint64_t tokens, uint8_t key[
     return result;
 }
 
-int selene_get_stats(selene_store *store, struct selene_stats *stats) {
-    *stats = (struct selene_stats){.records = {store->record_count}};
+int selene_get_stats(selene_store *store, struct selene_stats *stats, size_t stats_bytes) {
+    memset(stats, 0, stats_bytes);
+    stats->records[0] = store->record_count;
     stats->evictions[SELENE_TIER_DISK] = mock_disk_evictions;
     return 0;
 }
