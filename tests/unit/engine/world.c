@@ -290,12 +290,13 @@ static uint64_t walk(struct world *world, const struct device_request *request, 
                 uint32_t page = last / shape->page_tokens, entry = last % shape->page_tokens / each;
                 uint8_t *at = world->planes[rank][plane] + request->blocks[page] * world->plane_desc[plane].bytes +
                               (uint64_t)entry * bytes;
-                wrong += stream(at, bytes, sel_mix64(sequence->history[last] + plane * 64 + rank), fill);
+                uint64_t share = shape->pages_alike ? 0 : rank;
+                wrong += stream(at, bytes, sel_mix64(sequence->history[last] + plane * 64 + share), fill);
             }
         }
         if (row && shape->row_bytes && tokens)
             wrong += stream(request->rows[rank], shape->row_bytes,
-                            sel_mix64(sequence->history[tokens - 1] + 9999 + rank), fill);
+                            sel_mix64(sequence->history[tokens - 1] + 9999 + (shape->row_alike ? 0 : rank)), fill);
     }
     return wrong;
 }

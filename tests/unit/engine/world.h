@@ -23,6 +23,7 @@ struct world_layout {
     uint32_t page_tokens, rank_count;
     uint32_t entry_bytes[WORLD_PLANES], entry_tokens[WORLD_PLANES];
     uint64_t row_bytes;
+    bool pages_alike, row_alike; /* all ranks hold the same [K1] */
 };
 /* Two ranks, planes of one entry a token and one entry for four, a row of three slots. */
 extern const struct world_layout world_with_rows;
