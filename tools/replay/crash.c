@@ -161,6 +161,8 @@ static int message_take(struct parent *parent, const struct header *header, cons
         parent->done[body->finished.result.index] = 1;
         parent->stats = body->finished.stats;
         totals_add(parent->totals, &body->finished.result);
+        if (totals_sample_due(parent->totals))
+            totals_sample(parent->totals, &parent->stats);
         sel_progress_update(parent->progress, ++parent->finished, "before the crash");
         return 0;
     case COMMITTED:

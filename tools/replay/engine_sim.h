@@ -15,7 +15,7 @@ selene_store *sim_store(struct sim *sim);
 /* Plays the requests below `end` that are not done yet; done[i] becomes non-zero with request i. */
 int sim_play(struct sim *sim, uint8_t *done, size_t end, const struct replay_sink *sink,
              struct selene_message *message);
-/* Persists what is only in memory; `event` tells what was written. */
+/* Persists what is only in memory; `event` tells what was written, and what was skipped and why. */
 int sim_drain(struct sim *sim, const struct replay_sink *sink, struct selene_event *event,
               struct selene_message *message);
 /* Closes the store and frees all; NULL-safe. */

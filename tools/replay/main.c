@@ -40,11 +40,18 @@ static int ideal_make(struct run *run) {
     return result ? sel_fail(&run->message, result, "no memory for the ideal") : 0;
 }
 
+static void sample_take(struct run *run, selene_store *store) {
+    struct selene_stats stats;
+    if (selene_get_stats(store, &stats, sizeof stats) == 0)
+        totals_sample(&run->totals, &stats);
+}
+
 static void request_finished(void *context, const struct replay_result *result, selene_store *store) {
     struct run *run = context;
     char note[64];
-    (void)store;
     totals_add(&run->totals, result);
+    if (totals_sample_due(&run->totals))
+        sample_take(run, store);
     const struct replay_result *sum = &run->totals.sum;
     snprintf(note, sizeof note, "%.1f %% restored%s",
              sum->tokens_in ? 100.0 * (double)sum->tokens_hit / (double)sum->tokens_in : 0,
@@ -77,9 +84,10 @@ static int play_and_close(struct run *run, struct sim *sim, size_t end, bool dra
     int result = sim_play(sim, run->done, end, &sink, &run->message);
     if (result == 0 && drain) {
         result = sim_drain(sim, &sink, &event, &run->message);
-        run->totals.drained_written += event.drained_written;
-        run->totals.drained_skipped += event.drained_skipped_deadline + event.drained_skipped_failed;
+        totals_add_drain(&run->totals, &event);
     }
+    if (result == 0)
+        sample_take(run, sim_store(sim));
     if (result) {
         sim_close(&sim, NULL);
         return result;
@@ -101,7 +109,7 @@ static int play_once(struct run *run, size_t end, bool drain) {
 static int play_with_restart(struct run *run) {
     int result = play_once(run, requests_until(run, run->stage.options->restart_at), true);
     run->totals.restarts++;
-    return result ? result : play_once(run, run->stage.workload->count, false);
+    return result ? result : play_once(run, run->stage.workload->count, run->stage.options->drain_at_end);
 }
 
 static int play_with_crash(struct run *run) {
@@ -119,16 +127,17 @@ static int play_with_crash(struct run *run) {
         sim_close(&sim, NULL);
         return result;
     }
-    return play_and_close(run, sim, run->stage.workload->count, false);
+    return play_and_close(run, sim, run->stage.workload->count, run->stage.options->drain_at_end);
 }
 
 static int play(struct run *run) {
     const struct replay_options *options = run->stage.options;
     uint64_t start = sel_cli_now_ns();
+    totals_sample_every(&run->totals, run->stage.workload->count);
     sel_progress_start(&run->progress, "replay", run->stage.workload->count, !options->quiet);
     int result = options->crash_at > 0     ? play_with_crash(run)
                  : options->restart_at > 0 ? play_with_restart(run)
-                                           : play_once(run, run->stage.workload->count, false);
+                                           : play_once(run, run->stage.workload->count, options->drain_at_end);
     sel_progress_finish(&run->progress);
     run->totals.seconds = (double)(sel_cli_now_ns() - start) * 1e-9;
     return result;

@@ -8,6 +8,8 @@
 
 #define TEXT(number)     #number
 #define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+#define SPARE_ROWS_MAX   1024                 /* the walk down from a record is that long */
+#define AGE_SECONDS_MAX  UINT64_C(3153600000) /* a hundred years: in nanoseconds it fits 64 bits */
 static const char tool_and_version[] =
     "selene-replay " VERSION(SELENE_VERSION_MAJOR, SELENE_VERSION_MINOR, SELENE_VERSION_PATCH);
 static const char about[] =
@@ -50,6 +52,11 @@ enum key {
     KEY_CRASH,
     KEY_GROUP,
     KEY_THREADS,
+    KEY_NO_THIN,
+    KEY_NO_PACK,
+    KEY_SPARE_ROWS,
+    KEY_MAX_AGE,
+    KEY_DRAIN,
     KEY_CHECK,
     KEY_SEED,
     KEY_JSON
@@ -75,6 +82,10 @@ static const struct argp_option table[] = {
     {"disk-threads", KEY_DISK_THREADS, NULL, 0, "Do not use io_uring", 3},
     {"page-group", KEY_GROUP, "N", 0, "Pages a record, for layouts without rows (default: the store's)", 3},
     {"threads", KEY_THREADS, "N", 0, "Threads that copy and hash (default: the store's)", 3},
+    {"spare-rows", KEY_SPARE_ROWS, "N", 0, "Rows kept above each newest record (default 1)", 3},
+    {"no-thin", KEY_NO_THIN, NULL, 0, "Keep every row, for comparison", 3},
+    {"no-pack", KEY_NO_PACK, NULL, 0, "Store identical ranks one by one, for comparison", 3},
+    {"max-age", KEY_MAX_AGE, "SECONDS", 0, "Records unused so long expire; 0: never (default)", 3},
     {NULL, 0, NULL, 0, "How it is played:", 4},
     {"sequential", KEY_SEQUENTIAL, NULL, 0,
      "One request at a time, each publish ready before the next look-up, no restore declined: the hit ratio must then "
@@ -88,6 +99,7 @@ static const struct argp_option table[] = {
      "After this fraction of the requests kill the process that holds the store, without warning, open it again, check "
      "that every record that was committed is found, and go on",
      4},
+    {"drain-at-end", KEY_DRAIN, NULL, 0, "Write to disk what is only in memory before the store is closed", 4},
     {"check", KEY_CHECK, NULL, 0, "Verify the store's invariants before each closing", 4},
     {NULL, 0, NULL, 0, "Results:", 5},
     {"json", KEY_JSON, "FILE", 0, "Write the results as JSON; -: to standard output instead of the table", 5},
@@ -150,6 +162,18 @@ static error_t parse_store(int key, const char *text, struct argp_state *state, 
     case KEY_GROUP:
         options->page_group = (uint32_t)sel_cli_number(state, "page-group", text, 1, SELENE_PAGE_TOKENS_MAX);
         return 0;
+    case KEY_SPARE_ROWS:
+        options->spare_rows = (uint32_t)sel_cli_number(state, "spare-rows", text, 0, SPARE_ROWS_MAX);
+        return 0;
+    case KEY_NO_THIN:
+        options->no_thin = true;
+        return 0;
+    case KEY_NO_PACK:
+        options->no_pack = true;
+        return 0;
+    case KEY_MAX_AGE:
+        options->max_age_seconds = sel_cli_number(state, "max-age", text, 0, AGE_SECONDS_MAX);
+        return 0;
     case KEY_THREADS:
         options->threads = (uint32_t)sel_cli_number(state, "threads", text, 1, 1024);
         return 0;
@@ -174,6 +198,9 @@ static error_t parse_play(int key, const char *text, struct argp_state *state, s
         return 0;
     case KEY_CRASH:
         options->crash_at = sel_cli_fraction(state, "crash-at", text);
+        return 0;
+    case KEY_DRAIN:
+        options->drain_at_end = true;
         return 0;
     case KEY_CHECK:
         options->check = true;
@@ -201,6 +228,8 @@ static void options_check(struct argp_state *state, const struct replay_options 
         argp_error(state, "found --restart-at and --crash-at, expected one of them");
     if (options->disk)
         return;
+    if (options->drain_at_end)
+        argp_error(state, "--drain-at-end needs --disk");
     if (options->restart_at > 0 || options->crash_at > 0)
         argp_error(state, "--%s needs --disk", options->crash_at > 0 ? "crash-at" : "restart-at");
     if (options->disk_limit_bytes || options->disk_threads)
@@ -231,6 +260,7 @@ void replay_options_parse(struct replay_options *options, int argc, char **argv)
                                        .layout = "qwen3-8b",
                                        .scale = 256,
                                        .memory_bytes = UINT64_C(256) << 20,
+                                       .spare_rows = 1,
                                        .concurrency = 4,
                                        .seed = 1};
     sel_cli_start(tool_and_version);

@@ -26,11 +26,15 @@ struct replay_options {
     int durability;
     bool disk_threads;
     uint32_t page_group, threads;
+    bool no_thin, no_pack;
+    uint32_t spare_rows;
+    uint64_t max_age_seconds;    /* 0: records do not age */
     uint64_t requests, sessions; /* 0: all; agent: 0 means the defaults */
     bool sequential;
     uint32_t concurrency;
     uint64_t prefill_rate;       /* tokens a second; 0: restores are never declined */
     double restart_at, crash_at; /* 0: no */
+    bool drain_at_end;
     bool check;
     uint64_t seed;
     const char *json;

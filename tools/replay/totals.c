@@ -70,17 +70,65 @@ void totals_add_store(struct totals *totals, const struct selene_stats *stats) {
     sum.copied_forward_bytes += old->copied_forward_bytes;
     sum.punched_bytes += old->punched_bytes;
     sum.recycled_segments += old->recycled_segments;
+    sum.rows_brought_back += old->rows_brought_back;
+    sum.abandoned_stores += old->abandoned_stores;
+    for (size_t reason = 0; reason < sizeof sum.publishes_abandoned / sizeof sum.publishes_abandoned[0]; reason++)
+        sum.publishes_abandoned[reason] += old->publishes_abandoned[reason];
     for (int tier = 0; tier < SELENE_TIER_COUNT; tier++) {
         sum.evictions[tier] += old->evictions[tier];
+        sum.expiries[tier] += old->expiries[tier];
+        sum.rows_thinned[tier] += old->rows_thinned[tier];
         sum.checksum_failures[tier] += old->checksum_failures[tier];
         sum.io_errors[tier] += old->io_errors[tier];
     }
     totals->store = sum;
 }
 
+void totals_add_drain(struct totals *totals, const struct selene_event *event) {
+    totals->drained.written += event->drained_written;
+    totals->drained.skipped_deadline += event->drained_skipped_deadline;
+    totals->drained.skipped_failed += event->drained_skipped_failed;
+    totals->drained.skipped_parent += event->drained_skipped_parent;
+    totals->drained.skipped_room += event->drained_skipped_room;
+}
+
+/* ---- samples ---- */
+
+void totals_sample_every(struct totals *totals, uint64_t requests) {
+    totals->sample_every = requests / SAMPLES_MAX + 1;
+}
+
+bool totals_sample_due(const struct totals *totals) {
+    return totals->sample_every && totals->requests % totals->sample_every == 0;
+}
+
+void totals_sample(struct totals *totals, const struct selene_stats *stats) {
+    if (totals->sample_count == totals->sample_capacity) {
+        size_t capacity = totals->sample_capacity * 2 + 64;
+        struct sample *moved = reallocarray(totals->samples, capacity, sizeof *moved);
+        if (moved == NULL) {
+            totals->no_memory = true;
+            return;
+        }
+        totals->samples = moved, totals->sample_capacity = capacity;
+    }
+    struct sample *sample = &totals->samples[totals->sample_count++];
+    *sample = (struct sample){.request = totals->requests,
+                              .slots_used = stats->slots_used,
+                              .disk_allocated_bytes = stats->disk_allocated_bytes,
+                              .disk_written_bytes = totals->store.disk_written_bytes + stats->disk_written_bytes,
+                              .tokens_in = totals->sum.tokens_in,
+                              .tokens_hit = totals->sum.tokens_hit};
+    for (int tier = 0; tier < SELENE_TIER_COUNT; tier++) {
+        sample->records[tier] = stats->records[tier];
+        sample->held_bytes[tier] = stats->held_bytes[tier];
+    }
+}
+
 void totals_free(struct totals *totals) {
     for (int tier = 0; tier < SELENE_TIER_COUNT; tier++)
         free(totals->restore[tier].ns);
+    free(totals->samples);
 }
 
 bool totals_bad(const struct totals *totals) {

@@ -12,6 +12,20 @@ struct latencies {
     size_t count, capacity;
 };
 
+/* The state after so many requests, for a plot over the run. */
+struct sample {
+    uint64_t request;
+    uint64_t slots_used, records[SELENE_TIER_COUNT], held_bytes[SELENE_TIER_COUNT];
+    uint64_t disk_allocated_bytes, disk_written_bytes; /* the latter over all openings */
+    uint64_t tokens_in, tokens_hit;                    /* so far */
+};
+#define SAMPLES_MAX 500
+
+/* What the drains came to, in records. */
+struct drained {
+    uint64_t written, skipped_deadline, skipped_failed, skipped_parent, skipped_room;
+};
+
 struct totals {
     struct replay_result sum; /* index and restore_tier unused */
     uint64_t requests;
@@ -26,16 +40,26 @@ struct totals {
     int direct;
 
     uint64_t restarts, crashes;
-    uint64_t drained_written, drained_skipped;
+    struct drained drained;
     uint64_t committed_before_crash, lost_committed;
     bool lost_unknown; /* the disk tier evicted records: a missing one proves nothing */
     uint64_t invariant_failures;
     double seconds;
+
+    struct sample *samples;
+    size_t sample_count, sample_capacity;
+    uint64_t sample_every; /* requests; 0: no samples are taken */
 };
 
 void totals_add(struct totals *totals, const struct replay_result *result);
 /* The counters of one opening, before it is closed or after it was killed. */
 void totals_add_store(struct totals *totals, const struct selene_stats *stats);
+void totals_add_drain(struct totals *totals, const struct selene_event *event);
+/* Samples are spread so that a run of `requests` gets at most SAMPLES_MAX. */
+void totals_sample_every(struct totals *totals, uint64_t requests);
+bool totals_sample_due(const struct totals *totals);
+/* `stats`: of the opening that runs now. */
+void totals_sample(struct totals *totals, const struct selene_stats *stats);
 void totals_free(struct totals *totals);
 /* The p-th percentile in milliseconds, 0 without samples. Sorts. */
 double latencies_ms(struct latencies *latencies, unsigned percent);
@@ -43,7 +67,7 @@ double latencies_ms(struct latencies *latencies, unsigned percent);
 /* Whether the exit code must be 1. */
 bool totals_bad(const struct totals *totals);
 
-/* report.c */
+/* report_json.c, report.c */
 int report_json(const struct replay_stage *stage, struct totals *totals, struct selene_message *message);
 void report_table(const struct replay_stage *stage, struct totals *totals, FILE *file);
 
