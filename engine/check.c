@@ -9,10 +9,16 @@
 
 #include <inttypes.h>
 
+/* What a tier holds, as the stats count it. */
+struct gauges {
+    uint64_t bytes, rows, packed, per_rank, packed_rows;
+};
+
 struct check {
     selene_store *store;
     uint8_t *seen; /* a byte a slot */
-    uint64_t held, clean, parked, memory_bytes, disk_bytes;
+    uint64_t held, clean, parked;
+    struct gauges tiers[SEL_TIER_COUNT];
     int result;
     struct selene_message *message;
 };
@@ -32,6 +38,26 @@ static void hold(struct check *check, const uint32_t *ids, uint32_t count) {
     check->held += count;
 }
 
+static void check_part(struct check *check, const struct sel_copy_part *part, uint32_t pieces) {
+    hold(check, part->slots, part->count);
+    if (part->pieces != pieces)
+        fail(check, "pieces of a memory copy", part->pieces, pieces);
+    if (part->count != sel_part_slots(check->store, part->pieces, part->packed))
+        fail(check, "slots of a memory copy", part->count, sel_part_slots(check->store, part->pieces, part->packed));
+}
+
+static void count(struct check *check, const struct sel_node *node, enum sel_tier tier, bool packed, bool row,
+                  bool packed_row) {
+    struct gauges *gauges = &check->tiers[tier];
+    gauges->bytes += sel_node_bytes(check->store, node, tier);
+    gauges->packed += packed;
+    gauges->per_rank += !packed;
+    gauges->rows += row;
+    gauges->packed_rows += row && packed_row;
+    if (packed_row && !row)
+        fail(check, "a packed row that is not there", tier, 0);
+}
+
 static void check_node(void *context, struct sel_node *node) {
     struct check *check = context;
     const struct sel_memory *memory = node->memory;
@@ -40,14 +66,14 @@ static void check_node(void *context, struct sel_node *node) {
     if (node->tier[SEL_TIER_DISK].present != (node->disk.sequence != 0))
         fail(check, "a place on disk beside its tier", node->disk.sequence, node->tier[SEL_TIER_DISK].present);
     if (node->tier[SEL_TIER_DISK].present)
-        check->disk_bytes += sel_node_bytes(check->store, node, SEL_TIER_DISK);
+        count(check, node, SEL_TIER_DISK, node->flags & SEL_DISK_PAGES_PACKED, node->disk.row != 0,
+              node->flags & SEL_DISK_ROW_PACKED);
     if (!memory)
         return;
-    hold(check, memory->pages.slots, memory->pages.count);
-    hold(check, memory->row.slots, memory->row.count);
-    check->memory_bytes += sel_node_bytes(check->store, node, SEL_TIER_MEMORY);
-    if (memory->pages.count != sel_node_page_count(check->store, node))
-        fail(check, "pages of a memory copy", memory->pages.count, sel_node_page_count(check->store, node));
+    check_part(check, &memory->pages, sel_node_page_count(check->store, node));
+    if (memory->row.count)
+        check_part(check, &memory->row, check->store->layout->row_slots);
+    count(check, node, SEL_TIER_MEMORY, memory->pages.packed, memory->row.count > 0, memory->row.packed);
     if (node->tier[SEL_TIER_MEMORY].parked)
         check->parked++;
     else
@@ -88,6 +114,21 @@ static void check_holders(struct check *check) {
         check_load(check, SEL_LIST_ENTRY(link, struct sel_load, link));
 }
 
+static void check_gauges(struct check *check, int tier) {
+    const struct selene_stats *stats = &check->store->stats;
+    const struct gauges *gauges = &check->tiers[tier];
+    if (gauges->bytes != stats->held_bytes[tier])
+        fail(check, "bytes held", stats->held_bytes[tier], gauges->bytes);
+    if (gauges->rows != stats->rows[tier])
+        fail(check, "rows held", stats->rows[tier], gauges->rows);
+    if (gauges->packed != stats->packed_records[tier])
+        fail(check, "packed records", stats->packed_records[tier], gauges->packed);
+    if (gauges->per_rank != stats->per_rank_records[tier])
+        fail(check, "records per rank", stats->per_rank_records[tier], gauges->per_rank);
+    if (gauges->packed_rows != stats->packed_rows[tier])
+        fail(check, "packed rows", stats->packed_rows[tier], gauges->packed_rows);
+}
+
 int sel_store_check(selene_store *store, struct selene_message *message) {
     struct check check = {.store = store, .message = message};
     if (message)
@@ -108,10 +149,8 @@ int sel_store_check(selene_store *store, struct selene_message *message) {
         fail(&check, "clean slots", store->clean_slots, check.clean);
     if (check.parked != store->parked_count)
         fail(&check, "parked records", store->parked_count, check.parked);
-    if (check.memory_bytes != store->stats.held_bytes[SEL_TIER_MEMORY])
-        fail(&check, "bytes held in memory", store->stats.held_bytes[SEL_TIER_MEMORY], check.memory_bytes);
-    if (check.disk_bytes != store->stats.held_bytes[SEL_TIER_DISK])
-        fail(&check, "bytes held on disk", store->stats.held_bytes[SEL_TIER_DISK], check.disk_bytes);
+    for (int tier = 0; tier < SEL_TIER_COUNT; tier++)
+        check_gauges(&check, tier);
     return check.result;
 }
 

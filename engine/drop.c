@@ -29,11 +29,11 @@ static void drop_memory_row(selene_store *store, struct sel_node *node) {
     struct sel_memory *memory = node->memory;
     struct sel_copy_part row = memory->row;
     bool parked = node->tier[SEL_TIER_MEMORY].parked;
-    store->stats.held_bytes[SEL_TIER_MEMORY] -= sel_node_bytes(store, node, SEL_TIER_MEMORY);
+    sel_node_count(store, node, SEL_TIER_MEMORY, -1);
     if (!parked)
         store->clean_slots -= row.count;
     memory->row = none;
-    store->stats.held_bytes[SEL_TIER_MEMORY] += sel_node_bytes(store, node, SEL_TIER_MEMORY);
+    sel_node_count(store, node, SEL_TIER_MEMORY, 1);
     sel_copy_part_destroy(store, &row);
     node->flags &= (uint16_t)~SEL_BAD_MEMORY_ROW;
 }
@@ -42,7 +42,7 @@ static void drop_disk_row(selene_store *store, struct sel_node *node) {
     struct sel_lsm_record record;
     struct sel_key *keys = NULL;
     node->flags &= (uint16_t)~SEL_BAD_DISK_ROW;
-    store->stats.held_bytes[SEL_TIER_DISK] -= sel_node_bytes(store, node, SEL_TIER_DISK);
+    sel_node_count(store, node, SEL_TIER_DISK, -1);
     /* Without the memory to say so the row stays on disk unread, until the record goes. */
     if (sel_node_describe(store, node, &record, &keys) == 0) {
         record.has_row = false;
@@ -50,7 +50,8 @@ static void drop_disk_row(selene_store *store, struct sel_node *node) {
     }
     node->disk.row = 0;
     node->disk.row_blocks = 0;
-    store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
+    node->flags &= (uint16_t)~SEL_DISK_ROW_PACKED;
+    sel_node_count(store, node, SEL_TIER_DISK, 1);
     free(keys);
 }
 

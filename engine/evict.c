@@ -155,12 +155,12 @@ static void remove_from_disk(selene_store *store, const struct sel_location *loc
 }
 
 void sel_disk_detach(selene_store *store, struct sel_node *node) {
-    store->stats.held_bytes[SEL_TIER_DISK] -= sel_node_bytes(store, node, SEL_TIER_DISK);
+    sel_node_count(store, node, SEL_TIER_DISK, -1);
     if (node->disk.pages) /* else the record store gave it up itself */
         remove_from_disk(store, &node->disk);
     sel_tree_remove_from(store->tree, node, SEL_TIER_DISK);
     node->disk = (struct sel_location){0};
-    node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW);
+    node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW | SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
     sel_memory_set_parked(store, node, true);
 }
 

@@ -11,6 +11,43 @@ struct sel_memory *sel_memory_create(void) {
     return calloc(1, sizeof(struct sel_memory));
 }
 
+uint32_t sel_part_per_slot(const selene_store *store, bool packed) {
+    return packed ? store->layout->desc.rank_count : 1;
+}
+
+uint32_t sel_part_slots(const selene_store *store, uint32_t pieces, bool packed) {
+    uint32_t each = sel_part_per_slot(store, packed);
+    return pieces / each + (pieces % each != 0);
+}
+
+uint8_t *sel_part_share(const selene_store *store, const struct sel_copy_part *part, uint32_t piece) {
+    uint32_t each = sel_part_per_slot(store, part->packed);
+    return sel_slot_at(&store->slots, part->slots[piece / each]) + piece % each * store->layout->share_bytes;
+}
+
+uint64_t *sel_part_sums(const selene_store *store, const struct sel_copy_part *part, uint32_t piece) {
+    return part->sums + (size_t)piece * (part->packed ? 1 : store->layout->desc.rank_count);
+}
+
+int sel_part_iov(const selene_store *store, const struct sel_copy_part *part, const uint32_t *slots, uint32_t first,
+                 uint32_t count, struct iovec *iov) {
+    const struct sel_layout *layout = store->layout;
+    uint64_t bytes = part->pieces * (part->packed ? layout->share_bytes : layout->slot_bytes);
+    uint64_t left = bytes - first * layout->slot_bytes;
+    int vectors = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t *slot = sel_slot_at(&store->slots, slots[i]);
+        uint64_t here = SEL_MIN(left, layout->slot_bytes);
+        struct iovec *last = vectors ? &iov[vectors - 1] : NULL;
+        if (last && (uint8_t *)last->iov_base + last->iov_len == slot)
+            last->iov_len += here;
+        else
+            iov[vectors++] = (struct iovec){.iov_base = slot, .iov_len = here};
+        left -= here;
+    }
+    return vectors;
+}
+
 int sel_copy_part_create(struct sel_copy_part *part, uint32_t count, size_t sums) {
     /* One block: checksums first, since they need the alignment. */
     uint8_t *block = malloc(sums * sizeof(uint64_t) + count * sizeof(uint32_t) + 1);
@@ -44,8 +81,7 @@ static void count_copy(selene_store *store, const struct sel_node *node, int sig
         store->parked_count += (uint64_t)(int64_t)sign;
     else
         store->clean_slots += (uint64_t)((int64_t)sign * sel_memory_slots(memory));
-    store->stats.held_bytes[SEL_TIER_MEMORY] +=
-        (uint64_t)(sign * (int64_t)sel_node_bytes(store, node, SEL_TIER_MEMORY));
+    sel_node_count(store, node, SEL_TIER_MEMORY, sign);
 }
 
 int sel_memory_attach(selene_store *store, struct sel_node *node, struct sel_memory **memory) {

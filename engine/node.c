@@ -30,6 +30,14 @@ uint64_t sel_page_bytes(const selene_store *store, uint32_t tokens) {
     return bytes * layout->desc.rank_count;
 }
 
+/* How a tier stores the part [K1]. */
+static bool packed(const struct sel_node *node, enum sel_tier tier, enum sel_lsm_part part) {
+    const struct sel_memory *memory = node->memory;
+    if (tier == SEL_TIER_DISK)
+        return node->flags & (part == SEL_LSM_ROW ? SEL_DISK_ROW_PACKED : SEL_DISK_PAGES_PACKED);
+    return memory && (part == SEL_LSM_ROW ? memory->row.packed : memory->pages.packed);
+}
+
 uint64_t sel_node_bytes(const selene_store *store, const struct sel_node *node, enum sel_tier tier) {
     const struct sel_layout *layout = store->layout;
     const struct sel_memory *memory = node->memory;
@@ -37,8 +45,26 @@ uint64_t sel_node_bytes(const selene_store *store, const struct sel_node *node, 
     /* Of other layouts only the extents are known. */
     if (tier == SEL_TIER_DISK && sel_node_foreign(store, node))
         return (uint64_t)SEL_BLOCK_BYTES * ((uint64_t)node->disk.pages_blocks + node->disk.row_blocks);
-    return layout->desc.rank_count *
-           (sel_node_page_count(store, node) * layout->page_bytes + (row ? layout->desc.row_bytes : 0));
+    uint64_t ranks = layout->desc.rank_count;
+    uint64_t pages = (packed(node, tier, SEL_LSM_PAGES) ? 1 : ranks) * sel_node_page_count(store, node);
+    return pages * layout->page_bytes +
+           (row ? (packed(node, tier, SEL_LSM_ROW) ? 1 : ranks) * layout->desc.row_bytes : 0);
+}
+
+void sel_node_count(selene_store *store, const struct sel_node *node, enum sel_tier tier, int sign) {
+    struct selene_stats *stats = &store->stats;
+    const struct sel_memory *memory = node->memory;
+    uint64_t one = (uint64_t)(int64_t)sign;
+    stats->held_bytes[tier] += one * sel_node_bytes(store, node, tier);
+    if (packed(node, tier, SEL_LSM_PAGES))
+        stats->packed_records[tier] += one;
+    else
+        stats->per_rank_records[tier] += one;
+    if (tier == SEL_TIER_MEMORY ? memory->row.count == 0 : node->disk.row == 0)
+        return;
+    stats->rows[tier] += one;
+    if (packed(node, tier, SEL_LSM_ROW))
+        stats->packed_rows[tier] += one;
 }
 
 bool sel_node_pages_readable(const struct sel_node *node, enum sel_tier tier) {
@@ -78,6 +104,8 @@ void sel_node_identify(const selene_store *store, const struct sel_node *node, s
     record->parent_tokens = (uint32_t)parent_tokens(node);
     record->page_key_count = record->tokens / record->page_tokens - record->parent_tokens / record->page_tokens;
     record->key = node->key;
+    record->pages_replicated = packed(node, SEL_TIER_DISK, SEL_LSM_PAGES);
+    record->row_replicated = node->disk.row != 0 && packed(node, SEL_TIER_DISK, SEL_LSM_ROW);
     if (node->parent)
         record->parent_key = node->parent->key;
 }

@@ -124,10 +124,10 @@ static int take_slots(struct sel_draft *draft) {
     if (!sel_slots_obtain(store, ids, total, store->window_slots))
         goto out;
     memcpy(memory->pages.slots, ids, draft->page_count * sizeof *ids);
-    memory->pages.count = draft->page_count;
+    memory->pages.count = memory->pages.pieces = draft->page_count;
     if (rows)
         memcpy(memory->row.slots, ids + draft->page_count, rows * sizeof *ids);
-    memory->row.count = rows;
+    memory->row.count = memory->row.pieces = rows;
     result = 0;
 out:
     free(ids);
@@ -138,12 +138,11 @@ static void submit_copies(struct sel_draft *draft) {
     struct sel_publish *publish = draft->publish;
     selene_store *store = publish->store;
     struct sel_memory *memory = draft->memory;
-    uint32_t ranks = store->layout->desc.rank_count;
     struct sel_copy_item *items = draft->items;
     for (uint32_t i = 0; i < draft->page_count; i++) {
         sel_draft_page_item(draft, i, &items[i]);
-        items[i].slot = sel_slot_at(&store->slots, memory->pages.slots[i]);
-        items[i].sums = &memory->pages.sums[(size_t)i * ranks];
+        items[i].slot = sel_part_share(store, &memory->pages, i);
+        items[i].sums = sel_part_sums(store, &memory->pages, i);
     }
     draft->page_copy = (struct sel_copy){.direction = SEL_COPY_OUT,
                                          .items = items,
@@ -155,12 +154,12 @@ static void submit_copies(struct sel_draft *draft) {
     draft->in_flight = 1;
     if (memory->row.count) {
         items += draft->page_count;
-        for (uint32_t i = 0; i < memory->row.count; i++)
-            items[i] = (struct sel_copy_item){.slot = sel_slot_at(&store->slots, memory->row.slots[i]), .row_part = i};
+        for (uint32_t i = 0; i < memory->row.pieces; i++)
+            items[i] = (struct sel_copy_item){.slot = sel_part_share(store, &memory->row, i), .row_part = i};
         draft->row_copy = (struct sel_copy){.direction = SEL_COPY_OUT,
                                             .row = true,
                                             .items = items,
-                                            .item_count = memory->row.count,
+                                            .item_count = memory->row.pieces,
                                             .rows = publish->rows,
                                             .row_hashes = draft->row_hashes,
                                             .wait = publish->wait};

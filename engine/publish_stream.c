@@ -363,7 +363,7 @@ int sel_stream_insert(struct sel_draft *draft) {
             return result;
         draft->stream->kept = true;
         node->disk = location;
-        store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
+        sel_node_count(store, node, SEL_TIER_DISK, 1);
     }
     if (draft->stream->kept)
         sel_event_committed(store, &draft->stream->event, node);

@@ -24,9 +24,6 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
     /* The same record twice: one removal was not committed before the crash. */
     if (sel_tree_find(store->tree, record->ns, &record->key, record->tokens))
         return SELENE_E_INVALID;
-    /* Packed records are read from the issue on that writes them. */
-    if (record->pages_replicated || record->row_replicated)
-        return SELENE_E_UNSUPPORTED;
     struct sel_node_spec spec = {.ns = record->ns,
                                  .page_tokens = record->page_tokens,
                                  .tokens = record->tokens,
@@ -48,7 +45,9 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
         return result;
     }
     node->disk = *location;
-    store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
+    node->flags |= (uint16_t)((record->pages_replicated ? SEL_DISK_PAGES_PACKED : 0) |
+                              (location->row && record->row_replicated ? SEL_DISK_ROW_PACKED : 0));
+    sel_node_count(store, node, SEL_TIER_DISK, 1);
     /* What is used from now on is used later, whatever the clock says. */
     store->use_counter = SEL_MAX(store->use_counter, node->last_use);
     return 0;
@@ -65,11 +64,13 @@ static void move_one(void *context, struct sel_node *node) {
     struct selene_stats *stats = &move->store->stats;
     if (!node->tier[SEL_TIER_DISK].present || node->disk.sequence != move->from->sequence)
         return;
-    stats->held_bytes[SEL_TIER_DISK] -= sel_node_bytes(move->store, node, SEL_TIER_DISK);
+    sel_node_count(move->store, node, SEL_TIER_DISK, -1);
     if (move->to->sequence) {
         if (node->disk.row && !move->to->row)
             stats->checksum_failures[SEL_TIER_DISK]++;
         node->disk = *move->to;
+        if (!move->to->row)
+            node->flags &= (uint16_t)~SEL_DISK_ROW_PACKED;
     } else {
         /* Found damaged and given up: not read from now on, and dropped when that is safe (sel_recover_step). */
         node->disk.pages = 0;
@@ -77,7 +78,7 @@ static void move_one(void *context, struct sel_node *node) {
         stats->checksum_failures[SEL_TIER_DISK]++;
         move->lost = true;
     }
-    stats->held_bytes[SEL_TIER_DISK] += sel_node_bytes(move->store, node, SEL_TIER_DISK);
+    sel_node_count(move->store, node, SEL_TIER_DISK, 1);
 }
 
 /* A record that the record store gave up, until the store's own step takes it up. */

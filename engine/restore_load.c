@@ -16,6 +16,16 @@
 
 static void chunk_read(struct sel_chunk *chunk);
 
+/* The pieces that a chunk brings. */
+static uint32_t chunk_first_piece(const struct sel_chunk *chunk) {
+    return chunk->first * sel_part_per_slot(chunk->load->store, chunk->load->part.packed);
+}
+static uint32_t chunk_end_piece(const struct sel_chunk *chunk) {
+    const struct sel_copy_part *part = &chunk->load->part;
+    uint64_t end = (uint64_t)(chunk->first + chunk->count) * sel_part_per_slot(chunk->load->store, part->packed);
+    return (uint32_t)SEL_MIN(end, part->pieces);
+}
+
 static bool chunk_wanted(const struct sel_chunk *chunk) {
     const struct sel_load *load = chunk->load;
     size_t index = (size_t)(chunk - load->chunks);
@@ -114,13 +124,15 @@ static void chunk_feed(struct sel_chunk *chunk, struct sel_piece *piece) {
     struct sel_feed *feed = &piece->feeds[chunk - load->chunks];
     if (feed->state != SEL_FEED_WANTED || piece->hold)
         return;
-    uint32_t begin = SEL_MAX(chunk->first, piece->first);
-    uint32_t end = SEL_MIN(chunk->first + chunk->count, piece->first + piece->count);
-    uint32_t ranks = load->store->layout->desc.rank_count;
-    uint64_t *sums = load->part_kind == SEL_LSM_ROW ? NULL : load->part.sums + (size_t)begin * ranks;
+    uint32_t first = chunk_first_piece(chunk);
+    uint32_t begin = SEL_MAX(first, piece->first);
+    uint32_t end = SEL_MIN(chunk_end_piece(chunk), piece->first + piece->count);
+    /* The chunk as a part of its own. */
+    struct sel_copy_part part = {.packed = load->part.packed, .slots = chunk->slots};
+    part.sums = sel_part_sums(load->store, &load->part, load->part_kind == SEL_LSM_ROW ? 0 : first);
     feed->chunk = chunk;
     chunk->users++;
-    sel_feed_start(piece, feed, begin - piece->first, end - begin, chunk->slots + (begin - chunk->first), sums);
+    sel_feed_start(piece, feed, begin - piece->first, end - begin, &part, begin - first);
 }
 
 static void chunk_deliver(struct sel_chunk *chunk) {
@@ -163,16 +175,8 @@ static bool chunk_borrow(struct sel_chunk *chunk) {
 }
 
 static int chunk_iov(struct sel_chunk *chunk) {
-    const struct sel_slots *slots = &chunk->load->store->slots;
-    int count = 0;
-    for (uint32_t i = 0; i < chunk->count; i++) {
-        uint8_t *slot = sel_slot_at(slots, chunk->slots[i]);
-        if (count && (uint8_t *)chunk->iov[count - 1].iov_base + chunk->iov[count - 1].iov_len == slot)
-            chunk->iov[count - 1].iov_len += slots->slot_bytes;
-        else
-            chunk->iov[count++] = (struct iovec){.iov_base = slot, .iov_len = slots->slot_bytes};
-    }
-    return count;
+    const struct sel_load *load = chunk->load;
+    return sel_part_iov(load->store, &load->part, chunk->slots, chunk->first, chunk->count, chunk->iov);
 }
 
 static void chunk_read(struct sel_chunk *chunk) {
@@ -183,11 +187,16 @@ static void chunk_read(struct sel_chunk *chunk) {
                         &chunk->op);
 }
 
+/* Checksums of the part. */
+static size_t load_sums(const struct sel_load *load) {
+    size_t each = load->part.packed ? 1 : load->store->layout->desc.rank_count;
+    return load->part_kind == SEL_LSM_ROW ? each : load->part.pieces * each;
+}
+
 static void open_done(struct sel_op *op) {
     struct sel_load *load = SEL_CONTAINER(op, struct sel_load, open_op);
     struct sel_chunk *first = &load->chunks[0];
-    size_t count = 0, ranks = load->store->layout->desc.rank_count;
-    size_t expected = load->part_kind == SEL_LSM_ROW ? ranks : load->slot_count * ranks;
+    size_t count = 0;
     int result = op->result;
     load->reads--;
     load->opened = true;
@@ -196,9 +205,7 @@ static void open_done(struct sel_op *op) {
         first->state = SEL_CHUNK_READY;
     if (!result) {
         const uint64_t *sums = sel_lsm_reader_sums(load->reader, &count);
-        if (sel_lsm_reader_replicated(load->reader))
-            result = SELENE_E_UNSUPPORTED;
-        else if (count != expected)
+        if (sel_lsm_reader_replicated(load->reader) != load->part.packed || count != load_sums(load))
             result = SELENE_E_CORRUPT;
         else
             memcpy(load->part.sums, sums, count * sizeof *sums);
@@ -300,7 +307,6 @@ static struct sel_load *load_find(const struct sel_piece *piece, enum sel_lsm_pa
 static int load_create(const struct sel_piece *piece, bool keep_only, struct sel_load **out) {
     selene_store *store = piece->restore->store;
     struct sel_node *node = piece->node;
-    size_t ranks = store->layout->desc.rank_count;
     bool row = piece->part == SEL_LSM_ROW;
     const struct sel_load *pages = row ? load_find(piece, SEL_LSM_PAGES) : NULL;
     struct sel_load *load = calloc(1, sizeof *load);
@@ -309,13 +315,15 @@ static int load_create(const struct sel_piece *piece, bool keep_only, struct sel
     load->store = store;
     load->node = node;
     load->part_kind = piece->part;
-    load->slot_count = row ? store->layout->row_slots : sel_node_page_count(store, node);
+    load->part.pieces = row ? store->layout->row_slots : sel_node_page_count(store, node);
+    load->part.packed = node->flags & (row ? SEL_DISK_ROW_PACKED : SEL_DISK_PAGES_PACKED);
+    load->slot_count = sel_part_slots(store, load->part.pieces, load->part.packed);
     sel_list_init(&load->link);
     sel_list_init(&load->pieces);
     sel_op_init(&load->open_op, open_done);
     sel_node_identify(store, node, &load->record);
     load->record.has_row = node->disk.row != 0;
-    int result = sel_copy_part_create(&load->part, load->slot_count, row ? ranks : load->slot_count * ranks);
+    int result = sel_copy_part_create(&load->part, load->slot_count, load_sums(load));
     if (!result && may_keep(piece, pages && pages->keep) &&
         sel_slots_obtain_colder(store, load->part.slots, load->slot_count, piece->previous_use)) {
         load->part.count = load->slot_count;
@@ -352,7 +360,7 @@ static int attach(struct sel_piece *piece, bool keep_only) {
     }
     for (uint32_t i = 0; i < load->chunk_count; i++) {
         const struct sel_chunk *chunk = &load->chunks[i];
-        bool apart = chunk->first >= piece->first + piece->count || chunk->first + chunk->count <= piece->first;
+        bool apart = chunk_first_piece(chunk) >= piece->first + piece->count || chunk_end_piece(chunk) <= piece->first;
         if (apart) {
             piece->feeds[i].state = SEL_FEED_DONE;
             piece->feeds_left--;

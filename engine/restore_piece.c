@@ -24,19 +24,16 @@ static void piece_end(struct sel_piece *piece, enum sel_piece_state state) {
 }
 
 /* Checksums of the row came with the first-level hashes of its copies. */
-static int row_verify(const struct sel_piece *piece, const uint64_t *sums) {
+static int row_verify(const struct sel_piece *piece) {
     const struct sel_layout *layout = piece->restore->store->layout;
+    const struct sel_memory *memory = piece->node->memory;
+    const struct sel_copy_part *part = piece->load ? &piece->load->part : &memory->row;
     for (uint32_t rank = 0; rank < layout->desc.rank_count; rank++) {
         const uint64_t *hashes = piece->row_hashes + (size_t)rank * layout->row_blocks;
-        if (sel_checksum_finish(hashes, layout->row_blocks) != sums[rank])
+        if (sel_checksum_finish(hashes, layout->row_blocks) != part->sums[part->packed ? 0 : rank])
             return SELENE_E_CORRUPT;
     }
     return 0;
-}
-
-static const uint64_t *row_sums(const struct sel_piece *piece) {
-    const struct sel_memory *memory = piece->node->memory;
-    return piece->load ? piece->load->part.sums : memory->row.sums;
 }
 
 /* All copies of this attempt ended. */
@@ -45,7 +42,7 @@ static void attempt_done(struct sel_piece *piece) {
     if (piece->result == 0 && piece->restore->cancelled)
         piece->result = SELENE_E_CANCELLED;
     if (piece->result == 0 && piece->part == SEL_LSM_ROW)
-        piece->result = row_verify(piece, row_sums(piece));
+        piece->result = row_verify(piece);
     if (piece->result && piece->load)
         piece->load->bad = true;
     if (piece->result)
@@ -96,23 +93,24 @@ void sel_piece_fail(struct sel_piece *piece, int code) {
 }
 
 void sel_feed_start(struct sel_piece *piece, struct sel_feed *feed, uint32_t offset, uint32_t count,
-                    const uint32_t *slots, uint64_t *sums) {
+                    const struct sel_copy_part *part, uint32_t at) {
     struct sel_restore *restore = piece->restore;
     selene_store *store = restore->store;
     struct sel_copy_item *items = piece->items + offset;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t page = piece->page + offset + i;
-        items[i] = (struct sel_copy_item){.slot = sel_slot_at(&store->slots, slots[i]), .result = SELENE_E_IO};
+        items[i] = (struct sel_copy_item){.slot = sel_part_share(store, part, at + i), .result = SELENE_E_IO};
         if (piece->part == SEL_LSM_ROW) {
             items[i].row_part = piece->first + offset + i;
         } else {
             items[i].block = restore->blocks[page];
             items[i].tokens = sel_restore_page_tokens(restore, page);
-            items[i].sums = sums + (size_t)i * store->layout->desc.rank_count;
+            items[i].sums = sel_part_sums(store, part, at + i);
         }
     }
     feed->copy = (struct sel_copy){.direction = SEL_COPY_IN,
                                    .row = piece->part == SEL_LSM_ROW,
+                                   .replicated = part->packed,
                                    .items = items,
                                    .item_count = count,
                                    .planes = store->planes,
@@ -142,14 +140,12 @@ int sel_piece_feeds(struct sel_piece *piece, uint32_t count) {
 static int start_from_memory(struct sel_piece *piece) {
     struct sel_memory *memory = piece->node->memory;
     const struct sel_copy_part *part = piece->part == SEL_LSM_ROW ? &memory->row : &memory->pages;
-    uint32_t ranks = piece->restore->store->layout->desc.rank_count;
-    if (piece->first + piece->count > part->count)
+    if (piece->first + piece->count > part->pieces)
         return SELENE_E_INTERNAL;
     int result = sel_piece_feeds(piece, 1);
     if (result)
         return result;
-    uint64_t *sums = piece->part == SEL_LSM_ROW ? NULL : part->sums + (size_t)piece->first * ranks;
-    sel_feed_start(piece, piece->feeds, 0, piece->count, part->slots + piece->first, sums);
+    sel_feed_start(piece, piece->feeds, 0, piece->count, part, piece->first);
     return 0;
 }
 

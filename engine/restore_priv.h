@@ -38,7 +38,7 @@ struct sel_piece {
     struct sel_restore *restore;
     struct sel_node *node; /* NULL: gone */
     enum sel_lsm_part part;
-    uint32_t first, count; /* pages of the record, or slots of its row */
+    uint32_t first, count; /* pages of the record, or pieces of its row */
     uint32_t page;         /* number of the first page in the sequence */
     int tier;              /* where it is pinned; -1: nowhere */
     enum sel_tier source;  /* where it was last read from */
@@ -76,9 +76,9 @@ struct sel_chunk {
     struct sel_op op;
     struct sel_load *load;
     enum sel_chunk_state state;
-    uint32_t first, count;
-    uint32_t users;  /* copies that read it */
-    uint32_t *slots; /* load->part.slots, or its own */
+    uint32_t first, count; /* slots */
+    uint32_t users;        /* copies that read it */
+    uint32_t *slots;       /* load->part.slots, or its own */
     struct iovec *iov;
 };
 
@@ -87,7 +87,7 @@ struct sel_load {
     selene_store *store;
     struct sel_node *node; /* pinned on disk */
     enum sel_lsm_part part_kind;
-    struct sel_copy_part part; /* sums; slots when kept */
+    struct sel_copy_part part; /* pieces and sums; slots when kept */
     struct sel_lsm_record record;
     struct sel_lsm_reader *reader;
     struct sel_op open_op;
@@ -129,9 +129,9 @@ void sel_load_feed(struct sel_piece *piece);
 /* A copy from this chunk ended. */
 void sel_chunk_release(struct sel_chunk *chunk);
 
-/* Submits one copy. `slots` are those of items [offset, offset + count) of the piece. */
+/* Submits one copy, of items [offset, offset + count) of the piece: they are pieces `at` on of `part`. */
 void sel_feed_start(struct sel_piece *piece, struct sel_feed *feed, uint32_t offset, uint32_t count,
-                    const uint32_t *slots, uint64_t *sums);
+                    const struct sel_copy_part *part, uint32_t at);
 /* A load failed: the piece gets no more data from it. */
 void sel_piece_fail(struct sel_piece *piece, int code);
 

@@ -33,6 +33,7 @@ struct sel_spill {
     struct sel_node *node;
     struct sel_node *parent; /* NULL: root */
     bool parent_pinned;
+    bool pages_packed, row_packed; /* as they are written [K2] */
     struct sel_lsm_write *write;
     struct sel_op finish;
     unsigned in_flight; /* pieces and the finish */
@@ -67,13 +68,16 @@ static int committed(struct sel_spill *spill) {
     struct sel_node *node = spill->node;
     struct sel_location location = sel_lsm_write_location(spill->write);
     node->disk = location;
+    node->flags |=
+        (uint16_t)((spill->pages_packed ? SEL_DISK_PAGES_PACKED : 0) | (spill->row_packed ? SEL_DISK_ROW_PACKED : 0));
     int result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false);
     if (result) { /* no memory to know of it: then it must not be there */
         node->disk = (struct sel_location){0};
+        node->flags &= (uint16_t) ~(SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
         sel_lsm_remove(store->lsm, &location, NULL);
         return result;
     }
-    store->stats.held_bytes[SEL_TIER_DISK] += sel_node_bytes(store, node, SEL_TIER_DISK);
+    sel_node_count(store, node, SEL_TIER_DISK, 1);
     store->stats.spills++;
     ((struct sel_memory *)node->memory)->write_failures = 0; /* those of the next write are its own [P4] */
     sel_memory_set_parked(store, node, false);
@@ -146,23 +150,15 @@ static uint32_t pieces_of(uint32_t slots) { return (slots + SEL_WINDOW_SLOTS - 1
 /* Cuts one part into pieces of a window, runs of neighbouring slots in one vector. */
 static void cut_part(struct sel_spill *spill, enum sel_lsm_part kind, const struct sel_copy_part *part,
                      struct iovec **iov) {
-    const struct sel_slots *slots = &spill->store->slots;
-    struct sel_spill_piece *piece = NULL;
-    for (uint32_t i = 0; i < part->count; i++) {
-        uint8_t *slot = sel_slot_at(slots, part->slots[i]);
-        if (i % SEL_WINDOW_SLOTS == 0) {
-            piece = &spill->pieces[spill->piece_count++];
-            *piece =
-                (struct sel_spill_piece){.spill = spill, .iov = *iov, .part = kind, .offset = i * slots->slot_bytes};
-            sel_op_init(&piece->op, piece_done);
-        }
-        struct iovec *last = piece->iov_count ? &piece->iov[piece->iov_count - 1] : NULL;
-        if (last && (uint8_t *)last->iov_base + last->iov_len == slot) {
-            last->iov_len += slots->slot_bytes;
-            continue;
-        }
-        piece->iov[piece->iov_count++] = (struct iovec){.iov_base = slot, .iov_len = slots->slot_bytes};
-        (*iov)++;
+    const selene_store *store = spill->store;
+    for (uint32_t i = 0; i < part->count; i += SEL_WINDOW_SLOTS) {
+        uint32_t count = SEL_MIN(part->count - i, (uint32_t)SEL_WINDOW_SLOTS);
+        struct sel_spill_piece *piece = &spill->pieces[spill->piece_count++];
+        *piece =
+            (struct sel_spill_piece){.spill = spill, .iov = *iov, .part = kind, .offset = i * store->slots.slot_bytes};
+        sel_op_init(&piece->op, piece_done);
+        piece->iov_count = sel_part_iov(store, part, part->slots + i, i, count, piece->iov);
+        *iov += piece->iov_count;
     }
 }
 
@@ -175,6 +171,8 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
     spill->store = store;
     spill->node = node;
     spill->parent = node->parent;
+    spill->pages_packed = memory->pages.packed;
+    spill->row_packed = memory->row.packed;
     spill->slots = sel_memory_slots(memory);
     sel_list_init(&spill->link);
     sel_op_init(&spill->finish, finish_done);
@@ -204,13 +202,15 @@ static int spill_begin(struct sel_spill *spill, const struct sel_room *room) {
     if (result)
         return result;
     record.has_row = memory->row.count > 0;
-    spill->bytes =
-        sel_lsm_record_bytes(store->layout, memory->pages.count, record.page_key_count, false, record.has_row, false);
+    record.pages_replicated = memory->pages.packed;
+    record.row_replicated = memory->row.packed;
+    spill->bytes = sel_lsm_record_bytes(store->layout, memory->pages.pieces, record.page_key_count,
+                                        record.pages_replicated, record.has_row, record.row_replicated);
     if (store->spill_count >= SEL_SPILL_COUNT_MAX ||
         (store->spill_count && store->spill_bytes + spill->bytes > SEL_SPILL_BYTES_MAX))
         result = SELENE_E_RETRY;
-    else if (sel_lsm_oversize(store->lsm, store->layout, memory->pages.count, record.page_key_count, false,
-                              record.has_row, false))
+    else if (sel_lsm_oversize(store->lsm, store->layout, memory->pages.pieces, record.page_key_count,
+                              record.pages_replicated, record.has_row, record.row_replicated))
         result = SELENE_E_OVERSIZE; /* nothing is removed for what never fits */
     else if (!sel_disk_make_room(store, spill->bytes, room))
         result = SELENE_E_NOSPACE;

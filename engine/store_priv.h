@@ -26,6 +26,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/uio.h>
 
 /* The window [spec 1]: the bounded piece in which data is copied. 16 slots: the default page group, so that a record of
  * a layout without rows is one read; for real layouts (0.25 MiB slots and more) 4 MiB and more, where NVMe drives and
@@ -188,6 +189,14 @@ void sel_rate_add(struct sel_rate *rate, uint64_t bytes, uint64_t ns);
 uint8_t *sel_part_share(const selene_store *store, const struct sel_copy_part *part, uint32_t piece);
 /* Slots that so many pieces take. */
 uint32_t sel_part_slots(const selene_store *store, uint32_t pieces, bool packed);
+/* Pieces that lie in one slot. */
+uint32_t sel_part_per_slot(const selene_store *store, bool packed);
+/* The first checksum of a page. */
+uint64_t *sel_part_sums(const selene_store *store, const struct sel_copy_part *part, uint32_t piece);
+/* The data of slots [first, first + count), which are `slots[0]` on, as it lies on disk: the last slot of a packed part
+ * may be partly filled, and what is behind its last piece is no data. Room for `count` vectors; returns how many. */
+int sel_part_iov(const selene_store *store, const struct sel_copy_part *part, const uint32_t *slots, uint32_t first,
+                 uint32_t count, struct iovec *iov);
 struct sel_memory *sel_memory_create(void);
 /* Room for `count` slot numbers and `sums` checksums; no slots are taken. */
 int sel_copy_part_create(struct sel_copy_part *part, uint32_t count, size_t sums);
@@ -212,6 +221,9 @@ uint32_t sel_node_page_count(const selene_store *store, const struct sel_node *n
 /* Unpadded bytes of one page that holds its first `tokens` tokens, all ranks. */
 uint64_t sel_page_bytes(const selene_store *store, uint32_t tokens);
 uint64_t sel_node_bytes(const selene_store *store, const struct sel_node *node, enum sel_tier tier);
+/* Adds a record to, or takes it out of (sign 1, -1), the gauges of what a tier holds [M4]: bytes, rows, packed or per
+ * rank. Before and after every change of its copy there. */
+void sel_node_count(selene_store *store, const struct sel_node *node, enum sel_tier tier, int sign);
 bool sel_node_foreign(const selene_store *store, const struct sel_node *node);
 bool sel_node_pages_readable(const struct sel_node *node, enum sel_tier tier);
 bool sel_node_row_readable(const struct sel_node *node, enum sel_tier tier);

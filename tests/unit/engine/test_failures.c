@@ -257,7 +257,7 @@ static void test_copy_beside_bad_one(void **state) {
     assert_ok(sel_copy_part_create(&memory->pages, pages, pages * 2));
     memset(memory->pages.sums, 0, pages * 2 * sizeof *memory->pages.sums);
     assert_true(sel_slots_take(&world.store->slots, memory->pages.slots, pages));
-    memory->pages.count = pages;
+    memory->pages.count = memory->pages.pieces = pages;
     sel_pin(world.store, node, SEL_TIER_DISK);
     sel_copy_failed(world.store, node, SEL_TIER_DISK, SEL_LSM_PAGES, SELENE_E_CORRUPT);
     assert_ok(sel_memory_attach(world.store, node, &memory));
