@@ -27,8 +27,8 @@ static uint8_t *share_of(const struct sel_layout *layout, const struct sel_copy 
     return copy->replicated ? item->slot : item->slot + rank * layout->share_bytes;
 }
 
-static uint64_t sum_of(const struct sel_copy *copy, const struct sel_copy_item *item, uint32_t rank) {
-    return copy->replicated ? item->sums[0] : item->sums[rank];
+static uint64_t *sum_of(const struct sel_copy *copy, const struct sel_copy_item *item, uint32_t rank) {
+    return &item->sums[copy->replicated ? 0 : rank];
 }
 
 /* `valid` < `bytes`. */
@@ -69,7 +69,7 @@ int sel_host_gather(const struct sel_host_layout *host, const struct sel_copy *c
         end = offset + bytes;
     }
     memset(share + end, 0, layout->share_bytes - end);
-    item->sums[rank] = sel_checksum_finish(hashes, (size_t)(at - hashes));
+    *sum_of(copy, item, rank) = sel_checksum_finish(hashes, (size_t)(at - hashes));
     return 0;
 }
 
@@ -104,7 +104,7 @@ int sel_host_scatter(const struct sel_host_layout *host, const struct sel_copy *
         at += sel_checksum_blocks(bytes);
     }
     uint64_t found = sel_checksum_finish(hashes, (size_t)(at - hashes));
-    return found == sum_of(copy, item, rank) ? 0 : SELENE_E_CORRUPT;
+    return found == *sum_of(copy, item, rank) ? 0 : SELENE_E_CORRUPT;
 }
 
 int sel_host_copy_row(const struct sel_host_layout *host, const struct sel_copy *copy, const struct sel_copy_item *item,

@@ -258,6 +258,102 @@ static void test_replicated(void **state) {
     }
 }
 
+/* The pages as a packed record has them: single shares one after another, from the second on, each with one checksum. */
+static void pages_pack(struct world *world, struct pages *pages) {
+    pages_init(world, pages);
+    for (uint32_t i = 0; i < PAGES; i++)
+        pages->items[i].slot = world->slots + (i + 1) * world->layout->share_bytes;
+    memset(pages->sums, GUARD, sizeof pages->sums);
+}
+
+/* The shares are rank 0's; before and after them, and behind the one checksum of each, nothing was written. */
+static void check_packed(const struct world *world, const struct pages *pages) {
+    uint64_t bytes = world->layout->share_bytes, guard;
+    uint8_t *share = malloc(bytes);
+    memset(&guard, GUARD, sizeof guard);
+    for (uint32_t i = 0; i < PAGES; i++) {
+        const struct sel_copy_item *item = &pages->items[i];
+        world_expect_share(world, 0, item->block, item->tokens, share);
+        assert_memory_equal(item->slot, share, bytes);
+        assert_int_equal(item->sums[0], world_expect_sum(world, share));
+        assert_int_equal(item->sums[1], guard);
+        assert_int_equal(item->result, 0);
+    }
+    memset(share, GUARD, bytes);
+    assert_memory_equal(world->slots, share, bytes);
+    assert_memory_equal(world->slots + (PAGES + 1) * bytes, share, bytes);
+    free(share);
+}
+
+/* In the arena that the pages came from, every rank has rank 0's valid bytes. */
+static void spread_rank_0(const struct world *world, const struct pages *pages, uint8_t *arena) {
+    const struct selene_layout *desc = &world->layout->desc;
+    for (uint32_t i = 0; i < PAGES; i++)
+        for (uint32_t p = 0; p < desc->plane_count; p++)
+            for (uint32_t r = 1; r < desc->rank_count; r++)
+                memcpy(arena + (world_plane(world, r, p, pages->items[i].block) - world->arena),
+                       arena + (world_plane(world, 0, p, pages->items[i].block) - world->arena),
+                       sel_layout_valid_bytes(world->layout, p, pages->items[i].tokens));
+}
+
+static void packed_round(uint64_t seed, unsigned threads) {
+    struct world world;
+    struct pages pages;
+    world_create(&world, seed, threads);
+    pages_pack(&world, &pages);
+    world_fill_random(&world, world.arena, world.arena_bytes);
+    world_prepare(&world, SEL_COPY_OUT, pages.items, PAGES);
+    world.copy.replicated = true;
+    assert_ok(world_copy(&world));
+    check_packed(&world, &pages);
+    uint8_t *original = malloc(world.arena_bytes);
+    memcpy(original, world.arena, world.arena_bytes);
+    spread_rank_0(&world, &pages, original);
+    memset(world.arena, GUARD, world.arena_bytes);
+    world_prepare(&world, SEL_COPY_IN, pages.items, PAGES);
+    world.copy.replicated = true;
+    assert_ok(world_copy(&world));
+    check_in(&world, &pages, original);
+    free(original);
+    world_destroy(&world);
+}
+
+/* Out goes rank 0's share alone, in comes the one share to every rank [K1, M1]; invalid bytes as ever [L4]. */
+static void test_packed_pages(void **state) {
+    (void)state;
+    uint64_t seeds = test_count("SELENE_TEST_SEEDS", 60);
+    for (uint64_t seed = 500; seed < 500 + seeds; seed++)
+        packed_round(seed, (unsigned)(seed % 4));
+}
+
+/* Of a packed row only rank 0's hashes are written; in-bound each rank's, of what it got. */
+static void test_packed_rows(void **state) {
+    (void)state;
+    for (uint64_t seed = 600; seed < 630; seed++) {
+        struct world world;
+        world_create(&world, seed, (unsigned)(seed % 3));
+        const struct sel_layout *layout = world.layout;
+        world_fill_random(&world, world.arena, world.arena_bytes);
+        uint64_t *hashes = copy_row(&world, SEL_COPY_OUT, true);
+        assert_int_equal(sel_checksum_finish(hashes, layout->row_blocks), row_sum(&world, world.rows[0]));
+        for (size_t i = layout->row_blocks; i < (size_t)layout->desc.rank_count * layout->row_blocks; i++)
+            assert_int_equal(hashes[i], 0);
+        uint64_t end = layout->row_slots * layout->share_bytes;
+        assert_memory_equal(world.slots, world.rows[0], layout->desc.row_bytes);
+        for (uint64_t at = layout->desc.row_bytes; at < end + layout->share_bytes; at++)
+            assert_int_equal(world.slots[at], at < end ? 0 : GUARD);
+        free(hashes);
+        for (uint32_t r = 0; r < layout->desc.rank_count; r++)
+            memset(world.rows[r], GUARD, layout->desc.row_bytes);
+        hashes = copy_row(&world, SEL_COPY_IN, true);
+        check_row_sums(&world, hashes);
+        for (uint32_t r = 0; r < layout->desc.rank_count; r++)
+            assert_memory_equal(world.rows[r], world.slots, layout->desc.row_bytes);
+        free(hashes);
+        world_destroy(&world);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_pages),
@@ -265,6 +361,8 @@ int main(void) {
         cmocka_unit_test(test_corruption_is_found),
         cmocka_unit_test(test_rows),
         cmocka_unit_test(test_replicated),
+        cmocka_unit_test(test_packed_pages),
+        cmocka_unit_test(test_packed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -179,7 +179,7 @@ static void test_bad_pages_are_refused(void **state) {
     REFUSED(SELENE_E_INVALID, checked_item.sums = NULL);
     REFUSED(SELENE_E_INVALID, checked.copy.planes = NULL);
     REFUSED(SELENE_E_INVALID, checked.copy.direction = (enum sel_copy_direction)7);
-    REFUSED(SELENE_E_UNSUPPORTED, checked.copy.replicated = true);
+    REFUSED(SELENE_E_INVALID, (checked.copy.replicated = true, checked_item.slot += 64));
     REFUSED(SELENE_E_INVALID, (planes[3].base = NULL, checked.copy.planes = planes));
     memcpy(planes, checked.planes, sizeof planes);
     REFUSED(SELENE_E_INVALID, (planes[2].stride = UINT64_MAX / 2, checked.copy.planes = planes));
@@ -205,6 +205,8 @@ static void test_bad_rows_are_refused(void **state) {
     ROW_REFUSED(checked_item.row_part = checked.layout->row_slots);
     ROW_REFUSED(checked_item.slot += 1);
     ROW_REFUSED(checked.copy.rows = NULL);
+    ROW_REFUSED(checked.copy.rows = rows);
+    rows[1] = (void *)(UINTPTR_MAX - 100);
     ROW_REFUSED(checked.copy.rows = rows);
     ROW_REFUSED(checked.copy.row_hashes = NULL);
     world_destroy(&checked);
