@@ -14,9 +14,10 @@
 #include <string.h>
 
 /* In flight at most. A quarter of a GiB keeps several groups of 64 MiB in the pipe, so that the disk writes while one
- * commits; more would only make memory wait longer for the first of them. The count bounds the searches here. */
+ * commits; more would only make memory wait longer for the first of them. The count lets records of 64 KiB and more fill
+ * it, and bounds what small ones take beside their slots. */
 #define SEL_SPILL_BYTES_MAX (UINT64_C(256) << 20)
-#define SEL_SPILL_COUNT_MAX 256
+#define SEL_SPILL_COUNT_MAX 4096
 
 struct sel_spill_piece {
     struct sel_op op;
@@ -34,9 +35,14 @@ struct sel_spill {
     struct sel_node *parent; /* NULL: root */
     bool parent_pinned;
     bool pages_packed, row_packed; /* as they are written [K2] */
+    bool writing;                  /* its data is not all written */
+    struct sel_list children;      /* spills that began while this one was not committed: by `sibling` */
+    struct sel_list sibling;
     struct sel_lsm_write *write;
     struct sel_op finish;
-    unsigned in_flight; /* pieces and the finish */
+    unsigned in_flight;  /* pieces and the finish */
+    uint64_t started_ns; /* and how much had been written by then: a sample of the disk's speed */
+    uint64_t written_before;
     uint64_t bytes;
     uint32_t slots;
     struct sel_request *event; /* of the commit, when the caller wants it */
@@ -53,13 +59,11 @@ static void spill_free(struct sel_spill *spill) {
 
 /* ---- the end ---- */
 
-static void pin_parent_of_children(selene_store *store, struct sel_node *node) {
-    SEL_LIST_FOR_EACH(link, &store->spills) {
-        struct sel_spill *child = SEL_LIST_ENTRY(link, struct sel_spill, link);
-        if (child->parent == node && !child->parent_pinned) {
-            sel_pin(store, node, SEL_TIER_DISK);
-            child->parent_pinned = true;
-        }
+static void pin_parent_of_children(struct sel_spill *spill) {
+    for (struct sel_list *link = sel_list_pop(&spill->children); link; link = sel_list_pop(&spill->children)) {
+        struct sel_spill *child = SEL_LIST_ENTRY(link, struct sel_spill, sibling);
+        sel_pin(spill->store, spill->node, SEL_TIER_DISK);
+        child->parent_pinned = true;
     }
 }
 
@@ -81,7 +85,7 @@ static int committed(struct sel_spill *spill) {
     store->stats.spills++;
     ((struct sel_memory *)node->memory)->write_failures = 0; /* those of the next write are its own [P4] */
     sel_memory_set_parked(store, node, false);
-    pin_parent_of_children(store, node);
+    pin_parent_of_children(spill);
     sel_event_committed(store, &spill->event, node);
     return 0;
 }
@@ -102,10 +106,22 @@ static bool failed(struct sel_spill *spill, int code) {
     return false;
 }
 
-static void sample_write_rate(selene_store *store, uint64_t bytes) {
-    uint64_t now = sel_mono_ns(store->clock);
-    sel_rate_add(&store->write_rate, bytes, now - store->write_mark_ns);
-    store->write_mark_ns = now;
+/* What the disk wrote while this record's data was on its way, whoever's it was. The wait for the group is not part of
+ * it: that says how long a commit takes and nothing of how much the disk can write. */
+static void data_written(struct sel_spill *spill) {
+    selene_store *store = spill->store;
+    store->spills_writing--;
+    spill->writing = false;
+    store->spill_written_bytes += spill->bytes;
+    sel_rate_add(&store->write_rate, store->spill_written_bytes - spill->written_before,
+                 sel_mono_ns(store->clock) - spill->started_ns);
+}
+
+/* It can never be written: memory was the end of its chain [P4, P6]. */
+static void drop_record(selene_store *store, struct sel_node *node) {
+    if (store->drain)
+        sel_drain_dropped(store, node);
+    sel_doom(store, node);
 }
 
 static void spill_done(struct sel_spill *spill) {
@@ -117,27 +133,34 @@ static void spill_done(struct sel_spill *spill) {
     store->spill_count--;
     store->spill_bytes -= spill->bytes;
     store->spill_slots -= spill->slots;
+    store->spills_writing -= spill->writing;
     memory->spill = NULL;
     int result = spill->finish.result;
     if (!result)
         result = committed(spill);
     if (result)
         drop = failed(spill, result);
-    else
-        sample_write_rate(store, spill->bytes);
-    if (store->drain && (!result || drop))
-        sel_drain_committed(store, !drop);
+    if (store->drain && !result)
+        sel_drain_committed(store, spill->bytes);
+    else if (store->drain && !drop)
+        sel_drain_again(store);
+    while (sel_list_pop(&spill->children)) /* they fail, too */
+        ;
+    sel_list_remove(&spill->sibling);
     sel_lsm_write_free(&spill->write);
     if (spill->parent_pinned)
         sel_unpin(store, spill->parent, SEL_TIER_DISK);
     spill_free(spill);
     if (drop)
-        sel_doom(store, node);
+        drop_record(store, node);
     sel_unpin(store, node, SEL_TIER_MEMORY);
 }
 
 static void op_done(struct sel_spill *spill) {
-    if (--spill->in_flight == 0)
+    spill->in_flight--;
+    if (spill->in_flight == 1 && spill->finish.in_flight)
+        data_written(spill);
+    if (spill->in_flight == 0)
         spill_done(spill);
 }
 static void piece_done(struct sel_op *op) { op_done(SEL_CONTAINER(op, struct sel_spill_piece, op)->spill); }
@@ -175,6 +198,8 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
     spill->row_packed = memory->row.packed;
     spill->slots = sel_memory_slots(memory);
     sel_list_init(&spill->link);
+    sel_list_init(&spill->children);
+    sel_list_init(&spill->sibling);
     sel_op_init(&spill->finish, finish_done);
     spill->iov = malloc(spill->slots * sizeof *spill->iov);
     if (!spill->iov || sel_event_prepare(store, &spill->event)) {
@@ -226,11 +251,16 @@ static void spill_submit(struct sel_spill *spill) {
     struct sel_memory *memory = spill->node->memory;
     sel_pin(store, spill->node, SEL_TIER_MEMORY);
     memory->spill = spill;
-    if (store->spill_count++ == 0)
-        store->write_mark_ns = sel_mono_ns(store->clock);
+    spill->started_ns = sel_mono_ns(store->clock);
+    spill->written_before = store->spill_written_bytes;
+    store->spill_count++;
+    store->spills_writing++;
+    spill->writing = true;
     store->spill_bytes += spill->bytes;
     store->spill_slots += spill->slots;
     sel_list_add_tail(&store->spills, &spill->link);
+    if (spill->parent && !spill->parent_pinned) /* sel_spill_chain saw to it that the parent is being written */
+        sel_list_add_tail(&((struct sel_memory *)spill->parent->memory)->spill->children, &spill->sibling);
     spill->in_flight = spill->piece_count + 1;
     for (uint32_t i = 0; i < spill->piece_count; i++) {
         struct sel_spill_piece *piece = &spill->pieces[i];
@@ -257,7 +287,7 @@ static int spill_start(selene_store *store, struct sel_node *node, const struct 
         sel_unpin(store, spill->parent, SEL_TIER_DISK);
     spill_free(spill);
     if (result == SELENE_E_OVERSIZE)
-        sel_doom(store, node);
+        drop_record(store, node);
     return result;
 }
 
@@ -275,14 +305,14 @@ int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder
         first++;
     /* One whose copy there is bad is about to leave; what is under it must wait until it was written again. */
     if (first < count && (store->chain[first]->flags & (SEL_BAD_DISK | SEL_DOOMED)))
-        return SELENE_E_RETRY;
+        return SELENE_E_PARENT;
     while (first-- > 0) {
         struct sel_node *next = store->chain[first];
         struct sel_memory *memory = next->memory;
         if (!sel_node_pages_readable(next, SEL_TIER_MEMORY) || memory->spill) {
             if (memory && memory->spill)
                 continue;
-            return SELENE_E_RETRY; /* about to be dropped */
+            return SELENE_E_PARENT; /* about to be dropped */
         }
         result = spill_start(store, next, &room);
         if (result)

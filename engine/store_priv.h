@@ -55,6 +55,8 @@ enum sel_node_flag {
     /* How the disk copy is stored [K1]; a memory copy's parts say it themselves. */
     SEL_DISK_PAGES_PACKED = 1024,
     SEL_DISK_ROW_PACKED = 2048,
+    /* A drain that ends has counted it. */
+    SEL_DRAIN_COUNTED = 4096,
 };
 
 /* One part of a memory copy, cut into pieces: pages, or the row's slots as if it were not packed. Whole slots; checksums
@@ -129,6 +131,7 @@ struct selene_store {
     struct sel_list events; /* done, for the caller */
     struct sel_list waiting_publishes, streaming, loads, spills, removals, lost;
     uint32_t load_count, spill_count, removals_failed;
+    uint32_t spills_writing; /* of them those whose data is not written yet: the others wait for the commit */
     uint64_t spill_bytes, spill_slots;
     bool flush_wanted; /* somebody waits for slots that a commit would free */
     bool disk_stuck;   /* the disk is full and nothing on it may go before something in memory does */
@@ -140,7 +143,7 @@ struct selene_store {
     size_t chain_capacity;
 
     struct sel_rate memory_rate, disk_rate, write_rate;
-    uint64_t write_mark_ns;         /* since when write_rate's next sample counts */
+    uint64_t spill_written_bytes;   /* all time: of spills whose data was written */
     bool warned_drop, warned_stuck; /* said that memory drops records, since the disk takes none or has no room */
     bool degraded;                  /* the disk's state at the last poll [D9] */
     bool pages_pack, row_pack;      /* what the last comparison said: the next record's slots are taken accordingly */
@@ -312,14 +315,18 @@ void sel_loads_step(selene_store *store);
 /* ---- spill.c ---- */
 void sel_spill_pressure(selene_store *store);
 /* Starts to write a record and its uncommitted ancestors, root-most first. 0 when all are on their way or committed;
- * SELENE_E_RETRY: not now (caps, disk). `only_colder`: see struct sel_room. */
+ * SELENE_E_RETRY: not now (caps, disk); SELENE_E_PARENT: one of the chain cannot be written, since its copy failed and is
+ * about to leave; SELENE_E_OVERSIZE: one was dropped. `only_colder`: see struct sel_room. */
 int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder);
 bool sel_spill_data_in_flight(const selene_store *store);
 void sel_spills_free(selene_store *store); /* at close */
 
 /* ---- drain.c ---- */
 void sel_drain_step(selene_store *store);
-void sel_drain_committed(selene_store *store, bool good); /* a spill ended for good */
+void sel_drain_committed(selene_store *store, uint64_t bytes);
+void sel_drain_again(selene_store *store); /* a spill failed and is to be tried again */
+/* This record, and with it those under it, is about to be dropped since it cannot be written. */
+void sel_drain_dropped(selene_store *store, struct sel_node *node);
 
 int sel_store_check(selene_store *store, struct selene_message *message);
 
