@@ -41,10 +41,17 @@ void sel_checksum_plane(uint64_t *hashes, const void *plane, size_t count) { bac
 
 void sel_checksum_copy(uint64_t *hashes, void *to, const void *from, size_t count) {
     backend()->copy_plane(hashes, to, from, count, NULL);
+    sel_copy_fence();
 }
 
 void sel_checksum_copy_ahead(uint64_t *hashes, void *to, const void *from, size_t count, const void *next) {
     backend()->copy_plane(hashes, to, from, count, next);
+}
+
+void sel_copy_fence(void) {
+#ifdef SEL_XXH3_X86
+    __builtin_ia32_sfence();
+#endif
 }
 
 void sel_copy(void *to, const void *from, size_t count) { backend()->copy(to, from, count); }

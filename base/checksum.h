@@ -32,9 +32,12 @@ void sel_checksum_plane(uint64_t *hashes, const void *plane, size_t count);
 /* First level fused with a copy: `to` gets the bytes of `from`, each block is hashed while it is in the cache, and what
  * is hashed is what was copied. Large copies use non-temporal stores. The ranges must not overlap. */
 void sel_checksum_copy(uint64_t *hashes, void *to, const void *from, size_t count);
-/* The same when the copy after this one is known: its first bytes, at `next`, are fetched meanwhile. `next` is never
- * more than a hint; it may be NULL or any address. */
+/* The same for one of many copies, `next` being the place elsewhere that the one after it reads: its first bytes are
+ * fetched meanwhile. It is never more than a hint; NULL: none, or the bytes that follow on `from`. What was stored is
+ * another thread's to read only after sel_copy_fence(), once for all of the copies: on small planes it costs as much as
+ * a tenth of the copy. */
 void sel_checksum_copy_ahead(uint64_t *hashes, void *to, const void *from, size_t count, const void *next);
+void sel_copy_fence(void);
 /* The copy alone, with the same choice of stores. */
 void sel_copy(void *to, const void *from, size_t count);
 /* Second level. */

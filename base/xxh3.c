@@ -115,9 +115,12 @@ static inline __attribute__((always_inline)) void scramble(vec acc[VECS], const 
     }
 }
 
+/* Planes up to this that lie scattered are read faster when all of their blocks are fetched as `far` ones are. */
+#define FAR_MAX            65536
+
 /* Copies a block and returns its XXH3-64. Meanwhile fetches the block at `ahead`, which is copied next: it lies on another
- * page, where the processor's own prefetcher does not follow. A `far` one, in another plane, goes to the second level
- * only, where more misses can be outstanding (measured: a tenth faster on planes of 4 KiB, slower within a plane). */
+ * page, where the processor's own prefetcher does not follow. A `far` one goes to the second level only, where more
+ * misses can be outstanding (measured: a tenth faster on scattered planes of 4 and 16 KiB, slower on long ones). */
 static inline __attribute__((always_inline)) uint64_t copy_block(uint8_t *to, const uint8_t *from, const uint8_t *ahead,
                                                                  bool far, bool stream) {
     _Alignas(LINE) uint64_t lanes[8] = XXH3_INIT_ACC;
@@ -155,12 +158,24 @@ static void copy_lines(uint8_t *to, const uint8_t *from, size_t count) {
     memcpy(to + done, from + done, count - done);
 }
 
+static void copy_blocks_near(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks) {
+    for (size_t i = 0; i < blocks; i++, to += BLOCK, from += BLOCK)
+        hashes[i] = copy_block(to, from, from + BLOCK, false, true);
+}
+
+static void copy_blocks_far(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks, const uint8_t *next) {
+    for (size_t i = 0; i < blocks; i++, to += BLOCK, from += BLOCK)
+        hashes[i] = copy_block(to, from, i + 1 < blocks ? from + BLOCK : next, true, true);
+}
+
 static void copy_blocks_aligned(uint64_t *hashes, uint8_t *to, const uint8_t *from, size_t blocks,
                                 const uint8_t *next) {
-    for (size_t i = 0; i + 1 < blocks; i++, to += BLOCK, from += BLOCK)
-        hashes[i] = copy_block(to, from, from + BLOCK, false, true);
-    if (blocks > 0)
-        hashes[blocks - 1] = copy_block(to, from, next, true, true);
+    size_t far = 0; /* of the blocks at the end */
+    if (next != NULL)
+        far = blocks * BLOCK <= FAR_MAX ? blocks : 1;
+    size_t near = blocks - far, near_bytes = near * BLOCK;
+    copy_blocks_near(hashes, to, from, near);
+    copy_blocks_far(hashes + near, to + near_bytes, from + near_bytes, far, next);
 }
 
 /* Each block passes through `buffer`, behind the last bytes of the block before it, so that whole lines of `to` can be
@@ -171,7 +186,7 @@ static void copy_blocks_unaligned(uint64_t *hashes, uint8_t *to, const uint8_t *
     _Alignas(LINE) uint8_t buffer[LINE + BLOCK];
     size_t phase = (uintptr_t)to % LINE;
     for (size_t i = 0; i < blocks; i++, to += BLOCK, from += BLOCK) {
-        hashes[i] = copy_block(buffer + LINE, from, i + 1 < blocks ? from + BLOCK : next, false, false);
+        hashes[i] = copy_block(buffer + LINE, from, i + 1 < blocks || next == NULL ? from + BLOCK : next, false, false);
         if (i == 0) {
             memcpy(to, buffer + LINE, LINE - phase);
             stream_lines(to + LINE - phase, buffer + 2 * LINE - phase, BLOCK / LINE - 1);
@@ -195,8 +210,6 @@ static void copy_plane(uint64_t *hashes, void *to_bytes, const void *from_bytes,
     uint8_t *to = to_bytes;
     const uint8_t *from = from_bytes;
     size_t blocks = count / BLOCK, whole = blocks * BLOCK;
-    if (next == NULL)
-        next = from;
     if (count < STREAM_MIN) {
         copy_plane_cached(hashes, to, from, count);
         return;
@@ -205,12 +218,11 @@ static void copy_plane(uint64_t *hashes, void *to_bytes, const void *from_bytes,
         copy_blocks_aligned(hashes, to, from, blocks, next);
     else if (blocks > 0)
         copy_blocks_unaligned(hashes, to, from, blocks, next);
-    if (blocks == 0) /* nobody has fetched for the next one yet */
+    if (blocks == 0 && next != NULL) /* nobody has fetched for the next one yet */
         for (size_t i = 0; i < count; i += LINE)
             __builtin_prefetch((const uint8_t *)next + i, 0, 2);
     if (whole < count)
         hashes[blocks] = copy_short(to + whole, from + whole, count - whole);
-    _mm_sfence();
 }
 
 static void copy(void *to, const void *from, size_t count) {

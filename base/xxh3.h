@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One build of the hashing and copying code for each instruction set; checksum.c picks one. Every build gives the same
- * values. `name` as in sel_checksum_backend(). The functions are those of checksum.h.
+ * values. `name` as in sel_checksum_backend(). The functions are those of checksum.h; copy_plane() leaves the fence to
+ * its caller.
  */
 #ifndef SEL_BASE_XXH3_H
 #define SEL_BASE_XXH3_H

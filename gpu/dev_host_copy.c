@@ -35,7 +35,7 @@ static uint64_t *sum_of(const struct sel_copy *copy, const struct sel_copy_item 
 static void gather_partial(const struct sel_host_layout *host, uint64_t *hashes, uint8_t *to, const uint8_t *from,
                            uint64_t valid, uint64_t bytes) {
     uint64_t whole = valid / BLOCK * BLOCK, at = whole;
-    sel_checksum_copy(hashes, to, from, whole);
+    sel_checksum_copy_ahead(hashes, to, from, whole, NULL);
     memcpy(to + whole, from + whole, valid - whole);
     memset(to + valid, 0, bytes - valid);
     if (valid > whole) {
@@ -69,6 +69,7 @@ int sel_host_gather(const struct sel_host_layout *host, const struct sel_copy *c
         end = offset + bytes;
     }
     memset(share + end, 0, layout->share_bytes - end);
+    sel_copy_fence();
     *sum_of(copy, item, rank) = sel_checksum_finish(hashes, (size_t)(at - hashes));
     return 0;
 }
@@ -77,7 +78,7 @@ int sel_host_gather(const struct sel_host_layout *host, const struct sel_copy *c
  * hashed. */
 static void scatter_partial(uint64_t *hashes, uint8_t *to, const uint8_t *from, uint64_t valid, uint64_t bytes) {
     uint64_t whole = valid / BLOCK * BLOCK, at = whole;
-    sel_checksum_copy(hashes, to, from, whole);
+    sel_checksum_copy_ahead(hashes, to, from, whole, NULL);
     if (valid > whole) {
         uint8_t block[BLOCK];
         at = SEL_MIN(whole + BLOCK, bytes);
@@ -98,11 +99,12 @@ int sel_host_scatter(const struct sel_host_layout *host, const struct sel_copy *
         const uint8_t *from = share + layout->plane_offset[p];
         uint8_t *to = plane_address(layout, copy, rank, p, item->block);
         if (valid == bytes)
-            sel_checksum_copy(at, to, from, bytes);
+            sel_checksum_copy_ahead(at, to, from, bytes, NULL);
         else
             scatter_partial(at, to, from, valid, bytes);
         at += sel_checksum_blocks(bytes);
     }
+    sel_copy_fence();
     uint64_t found = sel_checksum_finish(hashes, (size_t)(at - hashes));
     return found == *sum_of(copy, item, rank) ? 0 : SELENE_E_CORRUPT;
 }
