@@ -11,7 +11,7 @@ set_target_properties(selene_static PROPERTIES OUTPUT_NAME selene)
 install(TARGETS selene selene_static
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES engine/selene.h base/selene_error.h index/selene_layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES engine/selene.h engine/selene_offers.h base/selene_error.h index/selene_layout.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 foreach(tool selene-replay selene-bench)
   if(TARGET ${tool})
     install(TARGETS ${tool} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -10,7 +10,7 @@ import tempfile
 
 import checklib
 
-PUBLIC = ("engine/selene.h", "base/selene_error.h", "index/selene_layout.h")
+PUBLIC = ("engine/selene.h", "engine/selene_offers.h", "base/selene_error.h", "index/selene_layout.h")
 STRICT = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-Wshadow", "-Wundef"]
 
 

@@ -25,7 +25,7 @@ ARROWS = {
     "tools": ["base", "index", "lsm", "gpu", "engine", "cli"],
 }
 # Public headers are included by their bare names: they are installed side by side.
-PUBLIC = {"selene.h": "engine", "selene_error.h": "base", "selene_layout.h": "index"}
+PUBLIC = {"selene.h": "engine", "selene_offers.h": "engine", "selene_error.h": "base", "selene_layout.h": "index"}
 OUTSIDE = {
     "xxhash.h": "base/xxh3.c",
     "openssl/": "index/sha256.c",

@@ -14,7 +14,7 @@ pc=$(find "$prefix" -name selene.pc)
 libdir=$(dirname "$(dirname "$pc")")
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
-for header in selene.h selene_error.h selene_layout.h; do
+for header in selene.h selene_offers.h selene_error.h selene_layout.h; do
     test -f "$prefix/include/$header" || { echo "$header is not installed"; exit 1; }
 done
 
