@@ -57,9 +57,14 @@ static void write_entry(struct sel_lsm_write *write, struct sel_record_entry *en
                                        .time_s = r->time_s};
     memcpy(entry->ns, r->ns, sizeof entry->ns);
     entry->location.sequence = write->sequence;
-    entry->location.pages = sel_pack_place(pages->segment->id, pages->offset);
-    entry->location.pages_blocks = (uint32_t)((pages->header_bytes + pages->data_bytes) / SEL_DISK_BLOCK);
-    entry->pages_generation = sel_generation_short(pages->segment->generation);
+    if (write->row_only) {
+        entry->location = write->location;
+        entry->pages_generation = write->pages_generation;
+    } else {
+        entry->location.pages = sel_pack_place(pages->segment->id, pages->offset);
+        entry->location.pages_blocks = (uint32_t)((pages->header_bytes + pages->data_bytes) / SEL_DISK_BLOCK);
+        entry->pages_generation = sel_generation_short(pages->segment->generation);
+    }
     if (row->segment) {
         entry->location.row = sel_pack_place(row->segment->id, row->offset);
         entry->location.row_blocks = (uint32_t)((row->header_bytes + row->data_bytes) / SEL_DISK_BLOCK);
@@ -78,7 +83,7 @@ static void put_write(struct sel_lsm *lsm, struct sel_lsm_write *write) {
     write_entry(write, &entry);
     write->location = entry.location;
     sel_record_entry_pack(put(commit, SEL_CATALOG_RECORDS, write->sequence, 0), &entry);
-    uint32_t left = write->record.page_key_count;
+    uint32_t left = write->row_only ? 0 : write->record.page_key_count; /* they are there already */
     for (uint32_t part = 1; left > 0; part++) {
         uint32_t count = SEL_MIN(left, SEL_ENTRY_KEYS_EACH);
         sel_keys_entry_pack(put(commit, SEL_CATALOG_RECORDS, write->sequence, part), write->sequence, part,

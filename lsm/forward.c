@@ -111,13 +111,6 @@ static void start(struct sel_lsm *lsm, struct sel_segment *victim) {
     sel_segment_acquire(victim, &forward->waiter, victim_open);
 }
 
-static bool being_removed(const struct sel_list *removals, uint64_t sequence) {
-    SEL_LIST_FOR_EACH(at, (struct sel_list *)removals)
-    if (SEL_LIST_ENTRY(at, struct sel_removal, link)->location.sequence == sequence)
-        return true;
-    return false;
-}
-
 /* The entry may be older than what became of the record since. */
 static bool still_wanted(struct sel_forward *forward, const struct sel_record_entry *entry) {
     struct sel_lsm *lsm = forward->lsm;
@@ -125,9 +118,7 @@ static bool still_wanted(struct sel_forward *forward, const struct sel_record_en
     uint64_t place = row ? entry->location.row : entry->location.pages;
     uint32_t blocks = row ? entry->location.row_blocks : entry->location.pages_blocks;
     return sel_segment_is_live(forward->victim, (uint32_t)place, blocks) &&
-           !being_removed(&lsm->removals, entry->location.sequence) &&
-           !being_removed(&lsm->held, entry->location.sequence) &&
-           !being_removed(&lsm->commit.removals, entry->location.sequence);
+           sel_remove_pending(lsm, entry->location.sequence) == 0;
 }
 
 /* The copy is damaged: the owner hears of it, and the catalogue forgets it. */
@@ -142,7 +133,7 @@ static void drop_damaged(struct sel_lsm *lsm, const struct sel_record_entry *ent
     if (kind == SEL_LSM_ROW) {
         removal->row_only = true;
         removal->entry.has_row = removal->entry.row_replicated = false;
-        removal->entry.location.row = removal->entry.row_sequence = removal->entry.row_generation = 0;
+        removal->entry.location.row = removal->entry.row_generation = 0;
         removal->entry.location.row_blocks = to.row_blocks = 0;
         to.row = 0;
     } else
@@ -212,6 +203,10 @@ static void next_copy(struct sel_forward *forward) {
         if (!still_wanted(forward, entry))
             continue;
         forward->any = true;
+        if (sel_row_write_find(forward->lsm, entry->location.sequence)) { /* it is about to change: later */
+            forward->lsm->forward_ns = sel_mono_ns(forward->lsm->config.clock) + SEL_PROBE_NS / 10;
+            continue;
+        }
         if (sel_copy_begin(forward, entry)) {
             forward->victim->unmovable = true;
             forward->next = forward->count;
@@ -264,19 +259,29 @@ bool sel_forward_has(const struct sel_lsm *lsm, uint64_t sequence) {
     return forward->move && undecided(forward->move, sequence);
 }
 
-void sel_forward_removed(struct sel_lsm *lsm, const struct sel_location *location) {
+void sel_forward_cancel(struct sel_lsm *lsm, uint64_t sequence) {
     struct sel_forward *forward = lsm->forward;
     if (forward == NULL || forward->listing)
         return;
-    if (forward->move && forward->move->entry.location.sequence == location->sequence)
+    if (forward->move && forward->move->entry.location.sequence == sequence)
         forward->result = SELENE_E_CANCELLED;
     SEL_LIST_FOR_EACH(at, &forward->moves) {
         struct sel_move *move = SEL_LIST_ENTRY(at, struct sel_move, link);
         uint8_t state = move->write->state;
-        if (move->entry.location.sequence == location->sequence &&
-            (state == SEL_WRITE_FINISHED || state == SEL_WRITE_JOINED))
+        if (move->entry.location.sequence == sequence && (state == SEL_WRITE_FINISHED || state == SEL_WRITE_JOINED))
             sel_write_fail(move->write, SELENE_E_CANCELLED);
     }
+}
+
+/* The listing knows nothing of the row: the record is left for the next one. */
+void sel_forward_row_written(struct sel_lsm *lsm, uint64_t sequence) {
+    struct sel_forward *forward = lsm->forward;
+    if (forward == NULL || forward->listing)
+        return;
+    for (size_t i = forward->next; i < forward->count; i++)
+        if (forward->entries[i].location.sequence == sequence)
+            forward->entries[i].location.pages_blocks = forward->entries[i].location.row_blocks = 0; /* never live */
+    forward->any = true;
 }
 
 /* The record's entry after the move. */
@@ -296,7 +301,7 @@ void sel_forward_change(struct sel_lsm *lsm, struct sel_lsm_write *write, struct
         if (at->row && !(row && sel_generation_short(row->generation) == entry->row_generation &&
                          sel_segment_is_live(row, (uint32_t)at->row, at->row_blocks))) {
             entry->has_row = entry->row_replicated = false;
-            entry->location.row = entry->row_sequence = entry->row_generation = 0;
+            entry->location.row = entry->row_generation = 0; /* row_sequence: up to there they are removed */
             entry->location.row_blocks = 0;
         }
     }
@@ -329,6 +334,8 @@ void sel_forward_committed(struct sel_lsm *lsm, struct sel_lsm_write *write) {
     else
         sel_remove_extent(lsm, old->location.pages, old->location.pages_blocks, old->pages_generation);
     patch_removals(&lsm->removals, write, sel_generation_short(part->segment->generation));
+    if (move->kind == SEL_LSM_PAGES)
+        sel_row_write_moved(lsm, &write->location, sel_generation_short(part->segment->generation));
     lsm->stats.copied_forward_bytes += part->header_bytes + part->data_bytes;
     if (lsm->moved)
         lsm->moved(lsm->context, &old->key, &old->location, &write->location);

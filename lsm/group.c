@@ -12,12 +12,18 @@
  */
 #include "lsm/lsm_priv.h"
 
+/* Rows for records that are committed already take their turn as what is written now. */
+static uint64_t order_of(const struct sel_list *link) {
+    const struct sel_lsm_write *write = SEL_LIST_ENTRY(link, struct sel_lsm_write, group_link);
+    return write->row_only ? write->row_sequence : write->sequence;
+}
+
 void sel_group_join(struct sel_lsm_write *write) {
     struct sel_lsm *lsm = write->lsm;
     struct sel_list *at = lsm->group.prev;
     if (sel_list_empty(&lsm->group))
         lsm->group_since_ns = sel_mono_ns(lsm->config.clock);
-    while (at != &lsm->group && SEL_LIST_ENTRY(at, struct sel_lsm_write, group_link)->sequence > write->sequence)
+    while (at != &lsm->group && order_of(at) > order_of(&write->group_link))
         at = at->prev;
     sel_list_add_head(at, &write->group_link);
     write->state = SEL_WRITE_JOINED;
@@ -39,9 +45,8 @@ void sel_lsm_flush(struct sel_lsm *lsm) {
 static bool group_asked(const struct sel_lsm *lsm) {
     if (sel_list_empty((struct sel_list *)&lsm->group))
         return false;
-    const struct sel_lsm_write *first = SEL_LIST_ENTRY(lsm->group.next, struct sel_lsm_write, group_link);
     return lsm->closing || lsm->config.durability == SEL_LSM_STRICT || lsm->group_filled >= lsm->group_bytes ||
-           first->sequence < lsm->flush_sequence;
+           order_of(lsm->group.next) < lsm->flush_sequence;
 }
 
 static bool removals_asked(const struct sel_lsm *lsm) {
@@ -162,6 +167,7 @@ static void close_group(struct sel_lsm *lsm) {
     sel_list_splice_tail(&commit->writes, &lsm->group);
     take_removals(lsm);
     lsm->group_filled = 0;
+    sel_row_write_hold(lsm);
     lsm->stats.groups++;
     commit->syncs = 1; /* held until all are started */
     SEL_LIST_FOR_EACH(at, &commit->writes) {
@@ -202,6 +208,8 @@ static void commit_write(struct sel_lsm_write *write) {
         SEL_LIST_ENTRY(at, struct sel_lsm_write, sibling)->parent = NULL;
     if (write->move)
         sel_forward_committed(lsm, write);
+    else if (write->row_only)
+        sel_row_write_committed(write);
     else
         lsm->stats.records++;
     if (write->op) {

@@ -160,7 +160,10 @@ struct sel_lsm_write {
     uint64_t sequence, row_sequence;
     struct sel_part part[2];
     struct sel_op *op;
-    struct sel_move *move; /* copy forward: not a record's first write */
+    struct sel_move *move;    /* copy forward: not a record's first write */
+    bool row_only;            /* a new row for a committed record: `sequence` is that of its pages, see write_row.c */
+    struct sel_list row_link; /* in lsm->row_writes until that is decided */
+    uint64_t pages_generation;
     struct sel_location location;
 };
 
@@ -276,7 +279,7 @@ struct sel_lsm {
     uint64_t forward_ns;     /* no copy forward before */
     uint64_t reclaim_ns;     /* not before, after a failure */
 
-    struct sel_list writes, deferred, group;
+    struct sel_list writes, deferred, group, row_writes;
     uint64_t group_filled, group_since_ns, flush_sequence;
     struct sel_list removals, held; /* held: must wait, see remove.c */
     struct sel_list given_up;       /* segments with given_up_end */
@@ -371,11 +374,22 @@ int sel_write_for_copy(struct sel_lsm *lsm, const struct sel_extent *e, struct s
                        struct sel_segment *segment, struct sel_lsm_write **out);
 void sel_write_finish_copy(struct sel_lsm_write *write, const struct sel_extent *old);
 void sel_write_buffers_put(struct sel_lsm_write *write);
+/* `row_of`: only a row, for the record that lies there; else NULL. */
+int sel_write_create(struct sel_lsm *lsm, const struct sel_layout *layout, const struct sel_lsm_record *record,
+                     const struct sel_location *row_of, struct sel_lsm_write **out);
 void sel_write_fail_all(struct sel_lsm *lsm, int error);
 void sel_write_free_all(struct sel_lsm *lsm);
 void sel_part_drop(struct sel_part *part); /* its blocks are dead */
 int sel_plane_runs(const struct sel_layout *layout, struct sel_plane_run **runs, uint32_t *count);
 uint32_t sel_plane_run_count(const struct sel_layout *layout);
+
+/* write_row.c */
+struct sel_lsm_write *sel_row_write_find(const struct sel_lsm *lsm, uint64_t sequence); /* in flight, or NULL */
+/* Fails one that is not in the transaction under way. */
+void sel_row_write_refuse(struct sel_lsm *lsm, uint64_t sequence);
+void sel_row_write_moved(struct sel_lsm *lsm, const struct sel_location *to, uint64_t pages_generation);
+void sel_row_write_hold(struct sel_lsm *lsm); /* puts those that must wait back into the group */
+void sel_row_write_committed(struct sel_lsm_write *write);
 
 /* group.c, commit.c */
 void sel_group_join(struct sel_lsm_write *write);
@@ -391,6 +405,10 @@ bool sel_group_idle(const struct sel_lsm *lsm); /* nothing to commit and nothing
 void sel_remove_hold(struct sel_lsm *lsm, struct sel_list *removals); /* moves what must wait to lsm->held */
 void sel_remove_release(struct sel_lsm *lsm);                         /* lets it try again */
 void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int result);
+enum sel_removed { SEL_REMOVED_RECORD = 1, SEL_REMOVED_ROW = 2 };
+unsigned sel_remove_listed(const struct sel_list *removals, uint64_t sequence); /* enum sel_removed */
+unsigned sel_remove_pending(const struct sel_lsm *lsm, uint64_t sequence);      /* ... in any list */
+struct sel_segment *sel_remove_segment(const struct sel_lsm *lsm, uint64_t place, uint32_t blocks); /* NULL: not live */
 void sel_remove_extent(struct sel_lsm *lsm, uint64_t place, uint32_t blocks, uint64_t generation);
 
 /* reclaim.c */
@@ -400,7 +418,9 @@ void sel_segment_doom(struct sel_segment *segment);
 
 /* forward.c */
 void sel_forward_poll(struct sel_lsm *lsm);
-void sel_forward_removed(struct sel_lsm *lsm, const struct sel_location *location);
+/* Gives up copies of the record that are not in the transaction under way: it is about to change. */
+void sel_forward_cancel(struct sel_lsm *lsm, uint64_t sequence);
+void sel_forward_row_written(struct sel_lsm *lsm, uint64_t sequence);
 void sel_forward_change(struct sel_lsm *lsm, struct sel_lsm_write *write, struct sel_record_entry *entry);
 void sel_forward_committed(struct sel_lsm *lsm, struct sel_lsm_write *write);
 bool sel_forward_busy(const struct sel_lsm *lsm);

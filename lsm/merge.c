@@ -45,17 +45,20 @@ static bool is_of(const struct sel_opening *opening, size_t at, uint8_t kind, ui
     return at < opening->found_count && opening->found[at].kind == kind && order_of(&opening->found[at]) == sequence;
 }
 
-/* An extent of this very record that was found, or NULL. */
+/* The newest extent of this very record that was found and is not older than `least`, or NULL. Of pages there are
+ * only copies, of rows also later ones. */
 static const struct sel_found *part_of(const struct sel_opening *opening, uint8_t kind,
-                                       const struct sel_record_entry *entry) {
+                                       const struct sel_record_entry *entry, uint64_t least) {
     uint64_t sequence = entry->location.sequence;
+    const struct sel_found *newest = NULL;
     for (size_t at = first_of(opening, kind, sequence); is_of(opening, at, kind, sequence); at++) {
         const struct sel_found *found = &opening->found[at];
-        if (sel_key_equal(&found->entry.key, &entry->key) && found->entry.tokens == entry->tokens &&
+        if (found->sequence >= least && (newest == NULL || found->sequence > newest->sequence) &&
+            sel_key_equal(&found->entry.key, &entry->key) && found->entry.tokens == entry->tokens &&
             memcmp(found->entry.ns, entry->ns, sizeof entry->ns) == 0)
-            return found;
+            newest = found;
     }
-    return NULL;
+    return newest;
 }
 
 static uint64_t generation_at(const struct sel_lsm *lsm, uint64_t place) {
@@ -135,16 +138,6 @@ static bool is_newest(const struct sel_opening *opening, const struct sel_record
 
 /* ---- showing ---- */
 
-static void attach_row(const struct sel_opening *opening, struct sel_record_entry *entry) {
-    const struct sel_found *row = part_of(opening, SEL_EXTENT_KIND_ROW, entry);
-    entry->has_row = row != NULL;
-    entry->row_replicated = row && row->replicated;
-    entry->row_sequence = row ? row->sequence : 0;
-    entry->location.row = row ? row->place : 0;
-    entry->location.row_blocks = row ? row->blocks : 0;
-    entry->row_generation = row ? generation_at(opening->lsm, row->place) : 0;
-}
-
 static void attach_pages(const struct sel_opening *opening, struct sel_record_entry *entry,
                          const struct sel_found *pages) {
     entry->pages_replicated = pages->replicated;
@@ -153,14 +146,31 @@ static void attach_pages(const struct sel_opening *opening, struct sel_record_en
     entry->pages_generation = generation_at(opening->lsm, pages->place);
 }
 
-/* A hostile catalogue can have records of its own where something was found: whoever is shown first has the blocks. */
-static bool row_fits(const struct sel_opening *opening, struct sel_record_entry *entry) {
-    if (entry->location.row == 0 || sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW))
-        return true;
+static void drop_row(struct sel_record_entry *entry) {
     entry->has_row = entry->row_replicated = false;
-    entry->row_sequence = entry->row_generation = entry->location.row = 0;
+    entry->location.row = entry->row_generation = 0; /* row_sequence: up to there they are removed */
     entry->location.row_blocks = 0;
-    return false;
+}
+
+/* The newest row of the record counts [T5], be it in the catalogue or found; but a record without a row names the last
+ * one that was removed, and what is not newer stays removed. True: one that was found. A hostile catalogue can have
+ * records of its own where something was found: whoever is shown first has the blocks. */
+static bool choose_row(const struct sel_opening *opening, struct sel_record_entry *entry) {
+    bool there = entry->location.row && sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW);
+    uint64_t least = entry->row_sequence + (there || !entry->has_row);
+    const struct sel_found *row = part_of(opening, SEL_EXTENT_KIND_ROW, entry, least);
+    if (row) {
+        entry->has_row = true;
+        entry->row_replicated = row->replicated;
+        entry->row_sequence = row->sequence;
+        entry->location.row = row->place;
+        entry->location.row_blocks = row->blocks;
+        entry->row_generation = generation_at(opening->lsm, row->place);
+        there = sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW);
+    }
+    if (!there)
+        drop_row(entry);
+    return row && there;
 }
 
 static int show_found(struct sel_opening *opening, struct sel_found *found) {
@@ -168,9 +178,7 @@ static int show_found(struct sel_opening *opening, struct sel_found *found) {
     struct sel_record_entry *entry = &found->entry;
     entry->location.sequence = found->sequence;
     attach_pages(opening, entry, found);
-    if (entry->has_row)
-        attach_row(opening, entry);
-    row_fits(opening, entry);
+    choose_row(opening, entry);
     int rc = SELENE_E_CORRUPT;
     if (sel_open_place_fits(lsm, entry, SEL_LSM_PAGES))
         rc = sel_open_show(opening, entry, found->page_keys);
@@ -199,16 +207,13 @@ int sel_merge_until(struct sel_opening *opening, uint64_t sequence) {
 /* Its place in the catalogue, or the place of a copy; false: neither. `*changed`: the catalogue must be told. */
 static bool find_places(struct sel_opening *opening, struct sel_record_entry *entry, bool *changed) {
     if (!sel_open_place_fits(opening->lsm, entry, SEL_LSM_PAGES)) {
-        const struct sel_found *pages = part_of(opening, SEL_EXTENT_KIND_PAGES, entry);
+        const struct sel_found *pages = part_of(opening, SEL_EXTENT_KIND_PAGES, entry, 0);
         if (pages == NULL)
             return false;
         attach_pages(opening, entry, pages);
         *changed = true;
     }
-    if (entry->location.row && !sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW)) {
-        attach_row(opening, entry);
-        *changed |= row_fits(opening, entry) && entry->has_row;
-    }
+    *changed |= choose_row(opening, entry);
     return sel_open_place_fits(opening->lsm, entry, SEL_LSM_PAGES);
 }
 

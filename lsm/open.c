@@ -45,7 +45,7 @@ static int create(struct sel_lsm **out, const struct sel_lsm_config *config) {
                                 &lsm->left,          &lsm->files,           &lsm->writes,  &lsm->deferred,
                                 &lsm->group,         &lsm->removals,        &lsm->held,    &lsm->given_up,
                                 &lsm->commit.writes, &lsm->commit.removals, &lsm->readers, &lsm->lane[0].ready,
-                                &lsm->lane[1].ready};
+                                &lsm->lane[1].ready, &lsm->row_writes};
     for (size_t i = 0; i < SEL_COUNT(lists); i++)
         sel_list_init(lists[i]);
     set_defaults(lsm);

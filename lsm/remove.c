@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NULL when the extent is not live any more. */
-static struct sel_segment *segment_of(const struct sel_lsm *lsm, uint64_t place, uint32_t blocks) {
+struct sel_segment *sel_remove_segment(const struct sel_lsm *lsm, uint64_t place, uint32_t blocks) {
     struct sel_segment *segment = sel_segment_find(lsm, (uint32_t)(place >> 32));
     if (segment == NULL || (segment->state != SEL_OPEN && segment->state != SEL_SEALED) ||
         !sel_segment_is_live(segment, (uint32_t)place, blocks))
@@ -24,14 +23,14 @@ static struct sel_segment *segment_of(const struct sel_lsm *lsm, uint64_t place,
 
 /* The generation tells a segment that was recycled since: what lies there now is another record's. */
 void sel_remove_extent(struct sel_lsm *lsm, uint64_t place, uint32_t blocks, uint64_t generation) {
-    struct sel_segment *segment = segment_of(lsm, place, blocks);
+    struct sel_segment *segment = sel_remove_segment(lsm, place, blocks);
     if (segment && sel_generation_short(segment->generation) == generation)
         sel_segment_set_dead(segment, (uint32_t)place, blocks);
 }
 
 /* Only sealed segments give space back. */
 static uint64_t coming_bytes(const struct sel_lsm *lsm, uint64_t place, uint32_t blocks) {
-    const struct sel_segment *segment = segment_of(lsm, place, blocks);
+    const struct sel_segment *segment = sel_remove_segment(lsm, place, blocks);
     return segment && segment->state == SEL_SEALED && !lsm->no_punch ? (uint64_t)blocks * SEL_DISK_BLOCK : 0;
 }
 
@@ -44,7 +43,7 @@ static void queue(struct sel_lsm *lsm, const struct sel_location *location, cons
             sel_ready_post(lsm->config.ready, op, SELENE_E_CLOSED);
         return;
     }
-    struct sel_segment *pages = segment_of(lsm, location->pages, location->pages_blocks);
+    struct sel_segment *pages = sel_remove_segment(lsm, location->pages, location->pages_blocks);
     struct sel_removal *removal = location->sequence && pages ? calloc(1, sizeof *removal) : NULL;
     if (removal == NULL) {
         if (op)
@@ -59,13 +58,14 @@ static void queue(struct sel_lsm *lsm, const struct sel_location *location, cons
     else
         removal->bytes = coming_bytes(lsm, location->pages, location->pages_blocks);
     removal->entry.pages_generation = sel_generation_short(pages->generation);
-    struct sel_segment *row = segment_of(lsm, location->row, location->row_blocks);
+    struct sel_segment *row = sel_remove_segment(lsm, location->row, location->row_blocks);
     if (row) {
         removal->bytes += coming_bytes(lsm, location->row, location->row_blocks);
         removal->row_generation = sel_generation_short(row->generation);
     } else
         removal->location.row = 0;
-    sel_forward_removed(lsm, location);
+    sel_forward_cancel(lsm, location->sequence);
+    sel_row_write_refuse(lsm, location->sequence);
     if (sel_list_empty(&lsm->removals))
         lsm->removals_since_ns = sel_mono_ns(lsm->config.clock);
     sel_list_init(&removal->link);
@@ -97,12 +97,28 @@ void sel_lsm_remove_row(struct sel_lsm *lsm, const struct sel_lsm_record *record
     memcpy(entry.ns, record->ns, sizeof entry.ns);
     entry.location.row = 0;
     entry.location.row_blocks = 0;
+    entry.row_sequence = lsm->next_sequence - 1; /* no row that was written so far may come back after a crash */
     queue(lsm, location, &entry, op);
+}
+
+unsigned sel_remove_listed(const struct sel_list *removals, uint64_t sequence) {
+    unsigned found = 0;
+    SEL_LIST_FOR_EACH(at, (struct sel_list *)removals) {
+        const struct sel_removal *removal = SEL_LIST_ENTRY(at, struct sel_removal, link);
+        if (removal->location.sequence == sequence)
+            found |= removal->row_only ? SEL_REMOVED_ROW : SEL_REMOVED_RECORD;
+    }
+    return found;
+}
+
+unsigned sel_remove_pending(const struct sel_lsm *lsm, uint64_t sequence) {
+    return sel_remove_listed(&lsm->removals, sequence) | sel_remove_listed(&lsm->held, sequence) |
+           sel_remove_listed(&lsm->commit.removals, sequence);
 }
 
 static bool past_mark(const struct sel_lsm *lsm, const struct sel_removal *removal) {
     uint64_t place = removal->location.pages;
-    const struct sel_segment *segment = segment_of(lsm, place, removal->location.pages_blocks);
+    const struct sel_segment *segment = sel_remove_segment(lsm, place, removal->location.pages_blocks);
     return segment && sel_generation_short(segment->generation) == removal->entry.pages_generation &&
            (uint64_t)(uint32_t)place * SEL_DISK_BLOCK >= sel_segment_mark(segment, true);
 }
@@ -152,7 +168,8 @@ void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int res
             sel_remove_extent(lsm, at->row, at->row_blocks, removal->row_generation);
         if (!removal->row_only && lsm->stats.records > 0)
             lsm->stats.records--;
-    }
+    } else if (removal->row_only) /* its row is still there */
+        sel_row_write_refuse(lsm, removal->location.sequence);
     if (removal->op)
         sel_ready_post(lsm->config.ready, removal->op, result);
     free(removal);

@@ -92,7 +92,7 @@ static int copy_record(struct sel_lsm_write *write, const struct sel_layout *lay
 static int prepare_parts(struct sel_lsm_write *write, const struct sel_layout *layout) {
     const struct sel_lsm_record *r = &write->record;
     uint32_t pages = sel_layout_end_page(layout, r->tokens) - sel_layout_first_page(layout, r->parent_tokens);
-    for (uint8_t kind = 0; kind < (r->has_row ? 2 : 1); kind++) {
+    for (uint8_t kind = write->row_only ? SEL_LSM_ROW : SEL_LSM_PAGES; kind < (r->has_row ? 2 : 1); kind++) {
         struct sel_part *part = &write->part[kind];
         struct sel_extent_size size;
         part->replicated = kind == SEL_LSM_ROW ? r->row_replicated : r->pages_replicated;
@@ -123,6 +123,7 @@ static void free_write(struct sel_lsm_write **pointer) {
     sel_list_remove(&write->group_link);
     sel_list_remove(&write->deferred_link);
     sel_list_remove(&write->sibling);
+    sel_list_remove(&write->row_link);
     free(write->page_keys);
     free(write->runs);
     write->magic = 0;
@@ -141,6 +142,7 @@ static struct sel_lsm_write *new_write(struct sel_lsm *lsm) {
     sel_list_init(&write->deferred_link);
     sel_list_init(&write->children);
     sel_list_init(&write->sibling);
+    sel_list_init(&write->row_link);
     for (uint8_t i = 0; i < 2; i++) {
         write->part[i].write = write;
         write->part[i].kind = i;
@@ -170,7 +172,8 @@ static int reserve(struct sel_lsm_write *write) {
     for (int i = 0; i < 2; i++)
         if (bytes[i])
             sel_space_reserve(&write->part[i], segment[i]);
-    write->sequence = lsm->next_sequence++;
+    if (!write->row_only)
+        write->sequence = lsm->next_sequence++;
     write->row_sequence = bytes[1] ? lsm->next_sequence++ : 0;
     lsm->open_values += 1 + sel_keys_parts(write->record.page_key_count);
     return 0;
@@ -188,20 +191,19 @@ int sel_write_start(struct sel_lsm *lsm, struct sel_lsm_write *write) {
     return rc;
 }
 
-int sel_lsm_write_begin(struct sel_lsm *lsm, const struct sel_layout *layout, const struct sel_lsm_record *record,
-                        struct sel_lsm_write *parent, struct sel_lsm_write **out) {
-    SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
-    *out = NULL;
-    if (lsm->state != SEL_LSM_OK)
-        return SELENE_E_DEGRADED;
-    if (parent && parent->state == SEL_WRITE_FAILED)
-        return SELENE_E_PARENT;
+int sel_write_create(struct sel_lsm *lsm, const struct sel_layout *layout, const struct sel_lsm_record *record,
+                     const struct sel_location *row_of, struct sel_lsm_write **out) {
     int rc = check_record(layout, record);
     if (rc)
         return rc;
     struct sel_lsm_write *write = new_write(lsm);
     if (write == NULL)
         return SELENE_E_NOMEM;
+    if (row_of) {
+        write->row_only = true;
+        write->location = *row_of;
+        write->sequence = row_of->sequence;
+    }
     rc = copy_record(write, layout, record);
     if (!rc)
         rc = prepare_parts(write, layout);
@@ -212,11 +214,25 @@ int sel_lsm_write_begin(struct sel_lsm *lsm, const struct sel_layout *layout, co
         return rc;
     }
     sel_list_add_tail(&lsm->writes, &write->link);
-    if (parent && parent->state != SEL_WRITE_COMMITTED) {
-        write->parent = parent;
-        sel_list_add_tail(&parent->children, &write->sibling);
-    }
     *out = write;
+    return 0;
+}
+
+int sel_lsm_write_begin(struct sel_lsm *lsm, const struct sel_layout *layout, const struct sel_lsm_record *record,
+                        struct sel_lsm_write *parent, struct sel_lsm_write **out) {
+    SEL_CHECK_MAGIC(lsm, SEL_LSM_MAGIC);
+    *out = NULL;
+    if (lsm->state != SEL_LSM_OK)
+        return SELENE_E_DEGRADED;
+    if (parent && parent->state == SEL_WRITE_FAILED)
+        return SELENE_E_PARENT;
+    int rc = sel_write_create(lsm, layout, record, NULL, out);
+    if (rc)
+        return rc;
+    if (parent && parent->state != SEL_WRITE_COMMITTED) {
+        (*out)->parent = parent;
+        sel_list_add_tail(&parent->children, &(*out)->sibling);
+    }
     return 0;
 }
 
@@ -258,6 +274,7 @@ static void fail_one(struct sel_lsm_write *write, int error, struct sel_list *to
     write->error = error;
     write->parent = NULL;
     sel_list_remove(&write->sibling);
+    sel_list_remove(&write->row_link);
     for (struct sel_list *at = sel_list_pop(&write->children); at; at = sel_list_pop(&write->children)) {
         struct sel_lsm_write *child = SEL_LIST_ENTRY(at, struct sel_lsm_write, sibling);
         sel_list_add_tail(todo, &child->sibling);
