@@ -18,7 +18,7 @@ static const struct {
     bench_run *run;
 } groups[] = {
     {"hash", bench_hash}, {"memory", bench_memory_group}, {"index", bench_index},
-    {"disk", bench_disk}, {"peers", bench_peers},
+    {"disk", bench_disk}, {"drain", bench_drain},         {"peers", bench_peers},
 };
 #define GROUP_COUNT (sizeof groups / sizeof groups[0])
 
@@ -46,6 +46,7 @@ static const char about[] = "Measures Selene's parts beside what bounds them, in
                             "  memory  publish and restore in memory, beside memcpy and a streaming copy\n"
                             "  index   look-ups and inserts in the prefix tree, opening a store\n"
                             "  disk    records written and read, beside raw I/O to a file as it is\n"
+                            "  drain   what is only in memory written to disk, beside a raw write of its bytes\n"
                             "  peers   the same records in RocksDB (if built with it) and in files\n"
                             "  all     all of them\n\n"
                             "Exit code: 0 all goals met, 1 some were missed, 2 something could not be measured.";
@@ -56,7 +57,7 @@ static void choose(struct arguments *arguments, struct argp_state *state, const 
         if (strcmp(name, "all") == 0 || strcmp(name, groups[i].name) == 0)
             arguments->chosen[i] = found = true;
     if (!found)
-        argp_error(state, "found `%s`, expected hash, memory, index, disk, peers or all", name);
+        argp_error(state, "found `%s`, expected hash, memory, index, disk, drain, peers or all", name);
     arguments->any = true;
 }
 
@@ -87,7 +88,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (!arguments->any)
-            argp_error(state, "name a group: hash, memory, index, disk, peers or all");
+            argp_error(state, "name a group: hash, memory, index, disk, drain, peers or all");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
