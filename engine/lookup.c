@@ -6,33 +6,47 @@
 
 #include <string.h>
 
-/* Bytes that a restore of this match reads from each tier. */
-static void count_bytes(const selene_store *store, struct sel_match match, uint64_t bytes[SEL_TIER_COUNT]) {
-    const struct sel_layout *layout = store->layout;
-    uint32_t end = sel_layout_end_page(layout, match.tokens);
-    uint64_t ranks = layout->desc.rank_count, tail = match.tokens % layout->desc.page_tokens;
-    for (const struct sel_node *node = match.node; node; node = node->parent) {
-        uint32_t first = sel_node_first_page(store, node);
-        int tier = sel_node_tier(node, SEL_LSM_PAGES);
-        if (end > first && tier >= 0)
-            bytes[tier] += ranks * layout->page_bytes * (end - first);
-        if (node == match.node && tail && tier >= 0)
-            bytes[tier] -= ranks * layout->page_bytes - sel_page_bytes(store, (uint32_t)tail);
-        end = SEL_MIN(end, first);
-    }
-    int tier = layout->desc.row_bytes ? sel_node_tier(match.node, SEL_LSM_ROW) : -1;
-    if (tier >= 0)
-        bytes[tier] += ranks * layout->desc.row_bytes;
+/* What a restore of a match moves, by tier. */
+struct plan {
+    uint64_t copied[SEL_TIER_COUNT]; /* into device memory */
+    uint64_t read[SEL_TIER_COUNT];   /* of the tier: from disk one share of what is packed */
+};
+
+static void plan_part(struct plan *plan, const struct sel_node *node, enum sel_lsm_part part, uint64_t share_bytes,
+                      uint32_t ranks) {
+    uint16_t packed = part == SEL_LSM_ROW ? SEL_DISK_ROW_PACKED : SEL_DISK_PAGES_PACKED;
+    int tier = sel_node_tier(node, part);
+    if (tier < 0)
+        return;
+    plan->copied[tier] += share_bytes * ranks;
+    plan->read[tier] += share_bytes * (tier == SEL_TIER_DISK && (node->flags & packed) ? 1 : ranks);
 }
 
-static uint64_t time_of(const struct sel_rate *rate, uint64_t bytes, bool *known) {
-    if (bytes == 0)
-        return 0;
-    if (rate->bytes_per_ns <= 0) {
-        *known = false;
-        return 0;
+static void plan_make(const selene_store *store, struct sel_match match, struct plan *plan) {
+    const struct sel_layout *layout = store->layout;
+    uint32_t end = sel_layout_end_page(layout, match.tokens), ranks = layout->desc.rank_count;
+    uint64_t tail = match.tokens % layout->desc.page_tokens;
+    for (const struct sel_node *node = match.node; node; node = node->parent) {
+        uint32_t first = sel_node_first_page(store, node);
+        uint64_t share = end > first ? layout->page_bytes * (end - first) : 0;
+        if (node == match.node && tail)
+            share -= layout->page_bytes - sel_page_bytes(store, (uint32_t)tail) / ranks;
+        plan_part(plan, node, SEL_LSM_PAGES, share, ranks);
+        end = SEL_MIN(end, first);
     }
-    return (uint64_t)((double)bytes / rate->bytes_per_ns);
+    plan_part(plan, match.node, SEL_LSM_ROW, layout->desc.row_bytes, ranks);
+}
+
+/* How long it may take, and whether computing the tokens would take less [R3]. Tiers are read at the same time, but into
+ * the same device memory: their times are added. */
+static void estimate(selene_store *store, const struct plan *plan, struct selene_match *match) {
+    double rate = store->options.prefill_tokens_per_s;
+    match->estimate_ns = sel_cost_estimate(store, plan->read);
+    if (match->estimate_ns == 0)
+        return;
+    store->stats.estimates++;
+    match->declined = rate > 0 && (double)match->estimate_ns * rate > (double)match->tokens * SEL_NS_PER_SECOND;
+    store->stats.declines += (uint64_t)match->declined;
 }
 
 int selene_lookup(selene_store *store, const selene_prefix *prefix, uint64_t limit_tokens, struct selene_match *out) {
@@ -52,20 +66,15 @@ int selene_lookup(selene_store *store, const selene_prefix *prefix, uint64_t lim
         store->stats.lookup_misses++;
         return 0;
     }
-    uint64_t bytes[SEL_TIER_COUNT] = {0};
-    bool known = true;
-    count_bytes(store, match, bytes);
+    struct plan plan = {0};
+    plan_make(store, match, &plan);
     out->tokens = match.tokens;
     for (int tier = 0; tier < SEL_TIER_COUNT; tier++) {
-        out->bytes += bytes[tier];
-        if (bytes[tier])
+        out->bytes += plan.copied[tier];
+        if (plan.copied[tier])
             out->tier = tier;
     }
-    /* Both are read at the same time, but into the same device memory: their times are added. */
-    out->estimate_ns = time_of(&store->memory_rate, bytes[SEL_TIER_MEMORY], &known) +
-                       time_of(&store->disk_rate, bytes[SEL_TIER_DISK], &known);
-    if (!known)
-        out->estimate_ns = 0;
+    estimate(store, &plan, out);
     store->stats.lookup_hits[out->tier]++;
     return 0;
 }

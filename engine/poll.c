@@ -38,6 +38,8 @@ static void disk_steps(selene_store *store) {
 void sel_store_step(selene_store *store) {
     sel_store_quiet_down(store);
     store->device->ops->poll(store->device);
+    if (!sel_list_empty(&store->late_restores))
+        sel_restores_late_step(store);
     if (store->lsm)
         sel_lsm_poll(store->lsm);
     size_t ran = sel_ready_run(store->ready, SEL_POLL_BUDGET);

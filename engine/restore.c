@@ -42,15 +42,14 @@ static void count_piece(struct sel_restore *restore, const struct sel_piece *pie
     store->stats.restored_bytes[piece->source] += bytes;
 }
 
-static void sample_rate(struct sel_restore *restore) {
-    selene_store *store = restore->store;
+/* The whole time, waiting for the caller's event included, goes to the slowest tier that was read. */
+static void count_time(struct sel_restore *restore) {
     const struct selene_event *event = &restore->request.event;
-    uint64_t ns = sel_mono_ns(store->clock) - restore->request.started_ns;
-    /* One tier, so that the sample is that tier's; mixed restores say nothing about either. */
-    if (event->tokens_by_tier[SEL_TIER_MEMORY] == event->tokens)
-        sel_rate_add(&store->memory_rate, event->bytes, ns);
-    else if (event->tokens_by_tier[SEL_TIER_DISK] == event->tokens)
-        sel_rate_add(&store->disk_rate, event->bytes, ns);
+    int slowest = restore->row.state == SEL_PIECE_GOOD ? (int)restore->row.source : SEL_TIER_MEMORY;
+    for (int tier = slowest; tier < SEL_TIER_COUNT; tier++)
+        if (event->tokens_by_tier[tier])
+            slowest = tier;
+    restore->store->stats.restore_ns[slowest] += event->elapsed_ns;
 }
 
 static void restore_end(struct sel_restore *restore, uint64_t tokens, int result) {
@@ -64,8 +63,6 @@ static void restore_end(struct sel_restore *restore, uint64_t tokens, int result
         count_piece(restore, &restore->tail, tokens);
     if (tokens && restore->row.state == SEL_PIECE_GOOD)
         count_piece(restore, &restore->row, tokens);
-    if (result == 0 && tokens)
-        sample_rate(restore);
     sel_piece_free(&restore->row);
     sel_piece_free(&restore->tail);
     for (uint32_t i = restore->chain_count; i-- > 0;)
@@ -74,7 +71,11 @@ static void restore_end(struct sel_restore *restore, uint64_t tokens, int result
     free(restore->blocks);
     free(restore->rows);
     store->event_waits -= restore->wait != NULL;
+    if (sel_list_linked(&restore->late))
+        sel_list_remove(&restore->late);
     sel_request_end(store, &restore->request, result);
+    if (tokens)
+        count_time(restore);
 }
 
 /* Without rows: tokens of the pages that are good without a gap. */
@@ -206,6 +207,35 @@ static void restore_cancel(struct sel_request *request) {
         sel_restore_advance(restore);
 }
 
+/* ---- the caller's event ---- */
+
+static void piece_timed(const struct sel_restore *restore, struct sel_piece *piece) {
+    for (uint32_t i = 0; i < piece->feed_count; i++) {
+        struct sel_feed *feed = &piece->feeds[i];
+        if (feed->state != SEL_FEED_COPYING || feed->timed)
+            continue;
+        feed->timed = true;
+        sel_transfer_begin(restore->store, piece->source);
+    }
+}
+
+/* From here on its copies count as running [R3]. */
+static void event_happened(struct sel_restore *restore) {
+    sel_list_remove(&restore->late);
+    for (uint32_t i = 0; i < restore->chain_count; i++)
+        piece_timed(restore, &restore->pieces[i]);
+    piece_timed(restore, &restore->tail);
+    piece_timed(restore, &restore->row);
+}
+
+void sel_restores_late_step(selene_store *store) {
+    SEL_LIST_FOR_EACH(link, &store->late_restores) {
+        struct sel_restore *restore = SEL_LIST_ENTRY(link, struct sel_restore, late);
+        if (store->device->ops->happened(store->device, restore->wait))
+            event_happened(restore);
+    }
+}
+
 /* ---- the call ---- */
 
 static int copy_state(struct sel_restore *restore, const struct selene_device_state *state) {
@@ -274,6 +304,7 @@ static int restore_begin(selene_store *store, struct sel_match match, uint64_t t
     restore->tokens = match.tokens;
     restore->tail.tier = -1;
     sel_list_init(&restore->tail.link);
+    sel_list_init(&restore->late);
     int result = copy_state(restore, state);
     if (!result)
         result = plan_chain(restore, match.node);
@@ -286,6 +317,8 @@ static int restore_begin(selene_store *store, struct sel_match match, uint64_t t
     }
     plan_row(restore);
     store->event_waits += restore->wait != NULL;
+    if (restore->wait && !store->device->ops->happened(store->device, restore->wait))
+        sel_list_add_tail(&store->late_restores, &restore->late);
     sel_request_begin(store, &restore->request, SELENE_EVENT_RESTORE, restore_cancel);
     *ticket = restore->request.event.ticket;
     store->stats.restores++;

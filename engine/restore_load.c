@@ -150,9 +150,19 @@ void sel_chunk_release(struct sel_chunk *chunk) {
     load_maybe_end(load);
 }
 
+/* Without padding; a packed part's slots hold one share of each piece. */
+static uint64_t chunk_bytes(const struct sel_chunk *chunk) {
+    const struct sel_layout *layout = chunk->load->store->layout;
+    uint64_t ranks = layout->desc.rank_count;
+    if (chunk->load->part_kind == SEL_LSM_ROW)
+        return layout->desc.row_bytes * ranks * chunk->count / layout->row_slots;
+    return layout->page_bytes * ranks * chunk->count;
+}
+
 static void chunk_read_done(struct sel_op *op) {
     struct sel_chunk *chunk = SEL_CONTAINER(op, struct sel_chunk, op);
     struct sel_load *load = chunk->load;
+    sel_transfer_end(load->store, SEL_TIER_DISK, op->result ? 0 : chunk_bytes(chunk));
     load->reads--;
     load->hold++;
     chunk->state = SEL_CHUNK_READY;
@@ -183,6 +193,7 @@ static void chunk_read(struct sel_chunk *chunk) {
     struct sel_load *load = chunk->load;
     chunk->state = SEL_CHUNK_READING;
     load->reads++;
+    sel_transfer_begin(load->store, SEL_TIER_DISK);
     sel_lsm_reader_read(load->reader, chunk->first * load->store->slots.slot_bytes, chunk->iov, chunk_iov(chunk),
                         &chunk->op);
 }
@@ -198,6 +209,8 @@ static void open_done(struct sel_op *op) {
     struct sel_chunk *first = &load->chunks[0];
     size_t count = 0;
     int result = op->result;
+    sel_transfer_end(load->store, SEL_TIER_DISK,
+                     result == 0 && first->state == SEL_CHUNK_READING ? chunk_bytes(first) : 0);
     load->reads--;
     load->opened = true;
     load->hold++;
@@ -228,6 +241,7 @@ static void load_open(struct sel_load *load) {
         iov_count = chunk_iov(first);
     }
     load->reads++;
+    sel_transfer_begin(load->store, SEL_TIER_DISK);
     sel_lsm_reader_open(load->store->lsm, load->store->layout, &load->record, &load->node->disk, load->part_kind,
                         first->iov, iov_count, &load->reader, &load->open_op);
 }

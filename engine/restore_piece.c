@@ -36,9 +36,24 @@ static int row_verify(const struct sel_piece *piece) {
     return 0;
 }
 
+/* The piece uses the wave of the tier it is read from [R3]. */
+static void wave_join(struct sel_piece *piece) {
+    sel_transfer_join(piece->restore->store, piece->source);
+    piece->timed = true;
+}
+
+/* True when it used one: the caller leaves it for the piece, when whatever follows has joined. */
+static bool wave_handed_over(struct sel_piece *piece) {
+    bool timed = piece->timed;
+    piece->timed = false;
+    return timed;
+}
+
 /* All copies of this attempt ended. */
 static void attempt_done(struct sel_piece *piece) {
     selene_store *store = piece->restore->store;
+    enum sel_tier source = piece->source;
+    bool timed = wave_handed_over(piece);
     if (piece->result == 0 && piece->restore->cancelled)
         piece->result = SELENE_E_CANCELLED;
     if (piece->result == 0 && piece->part == SEL_LSM_ROW)
@@ -57,12 +72,29 @@ static void attempt_done(struct sel_piece *piece) {
         piece_end(piece, SEL_PIECE_FAILED);
     else
         piece_try(piece);
+    if (timed)
+        sel_transfer_leave(store, source);
+}
+
+/* What a copy moved, as far as it counts: what came from disk was counted when it was read. */
+static uint64_t feed_bytes(const struct sel_feed *feed) {
+    const struct sel_piece *piece = feed->piece;
+    const struct sel_layout *layout = piece->restore->store->layout;
+    uint64_t count = feed->copy.item_count, ranks = layout->desc.rank_count;
+    if (feed->chunk || feed->copy.op.result)
+        return 0;
+    if (piece->part == SEL_LSM_ROW)
+        return layout->desc.row_bytes * ranks * count / layout->row_slots;
+    return layout->page_bytes * ranks * count;
 }
 
 static void feed_done(struct sel_op *op) {
     struct sel_feed *feed = SEL_CONTAINER(op, struct sel_feed, copy.op);
     struct sel_piece *piece = feed->piece;
     struct sel_chunk *chunk = feed->chunk;
+    if (feed->timed)
+        sel_transfer_end(piece->restore->store, piece->source, feed_bytes(feed));
+    feed->timed = false;
     feed->state = SEL_FEED_DONE;
     feed->chunk = NULL;
     piece->in_flight--;
@@ -121,6 +153,8 @@ void sel_feed_start(struct sel_piece *piece, struct sel_feed *feed, uint32_t off
     sel_op_init(&feed->copy.op, feed_done);
     feed->state = SEL_FEED_COPYING;
     piece->in_flight++;
+    if ((feed->timed = !sel_list_linked(&restore->late)))
+        sel_transfer_begin(store, piece->source);
     store->device->ops->submit(store->device, &feed->copy);
 }
 
@@ -184,8 +218,11 @@ static void piece_try(struct sel_piece *piece) {
     move_pin(piece, tier);
     piece->result = 0;
     piece->source = (enum sel_tier)tier;
+    wave_join(piece);
     int result = tier == SEL_TIER_MEMORY ? start_from_memory(piece) : sel_load_attach(piece);
     if (result) {
+        if (wave_handed_over(piece))
+            sel_transfer_leave(piece->restore->store, piece->source);
         piece->reason = result;
         piece_end(piece, SEL_PIECE_FAILED);
     }
@@ -226,6 +263,7 @@ void sel_piece_read_ahead(struct sel_piece *piece) {
     piece->source = SEL_TIER_DISK;
     move_pin(piece, SEL_TIER_DISK);
     if (sel_load_attach_kept(piece) == 0) {
+        wave_join(piece);
         piece->state = SEL_PIECE_BUSY;
         return;
     }
@@ -248,6 +286,8 @@ void sel_piece_go_on(struct sel_piece *piece) {
 
 void sel_piece_free(struct sel_piece *piece) {
     SEL_CHECK(piece->in_flight == 0);
+    if (wave_handed_over(piece))
+        sel_transfer_leave(piece->restore->store, piece->source);
     if (piece->load)
         sel_load_detach(piece);
     if (piece->tier >= 0 && piece->node)

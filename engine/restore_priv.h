@@ -9,6 +9,8 @@
  * Pages come first, all in parallel; the row when they are good. What a piece reads is pinned until the restore ends,
  * so that the records above a failed one are still there to fall back to.
  *
+ * Transfers are timed as waves [R3], see cost.h: reads from disk, and copies once the caller's event has happened.
+ *
  * A load reads one part of one record from disk, in chunks of a window, for all pieces that want it at that time [R2].
  *
  *   chunk   idle -> reading -> ready -> (not kept: idle again when nobody uses or wants it)
@@ -31,6 +33,7 @@ struct sel_feed {
     struct sel_piece *piece;
     struct sel_chunk *chunk; /* while copying from a load */
     enum sel_feed_state state;
+    bool timed; /* it counts as a transfer that is running */
 };
 
 struct sel_piece {
@@ -43,6 +46,7 @@ struct sel_piece {
     int tier;              /* where it is pinned; -1: nowhere */
     enum sel_tier source;  /* where it was last read from */
     enum sel_piece_state state;
+    bool timed;            /* it uses its source's wave */
     bool hold;             /* a row that is being read ahead while pages are not good yet */
     int result;            /* of this attempt */
     int reason;            /* of the first attempt that failed */
@@ -66,10 +70,19 @@ struct sel_restore {
     uint32_t chain_count;
     uint32_t target; /* index in the chain of the checkpoint aimed at */
     struct sel_piece tail, row;
-    uint32_t busy; /* pieces, plus one while the restore is being worked on */
+    struct sel_list late; /* in store->late_restores while the caller's event has not happened */
+    uint32_t busy;        /* pieces, plus one while the restore is being worked on */
     bool cancelled;
     int result; /* the first failure */
 };
+
+/* ---- cost.c: what the tiers are doing for restores ---- */
+/* A piece begins to use a tier's wave; it is through. */
+void sel_transfer_join(selene_store *store, enum sel_tier tier);
+void sel_transfer_leave(selene_store *store, enum sel_tier tier);
+/* A read or copy starts; it ended, and moved so many bytes. */
+void sel_transfer_begin(selene_store *store, enum sel_tier tier);
+void sel_transfer_end(selene_store *store, enum sel_tier tier, uint64_t bytes);
 
 enum sel_chunk_state { SEL_CHUNK_IDLE = 0, SEL_CHUNK_READING, SEL_CHUNK_READY };
 struct sel_chunk {

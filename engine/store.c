@@ -126,11 +126,13 @@ static void init_fields(selene_store *store, const struct selene_options *option
     sel_list_init(&store->requests);
     sel_list_init(&store->events);
     sel_list_init(&store->waiting_publishes);
+    sel_list_init(&store->late_restores);
     sel_list_init(&store->streaming);
     sel_list_init(&store->loads);
     sel_list_init(&store->spills);
     sel_list_init(&store->removals);
     sel_list_init(&store->lost);
+    sel_costs_init(store);
     set_defaults(store);
 }
 

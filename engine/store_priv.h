@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "base/checksum.h"
 #include "base/error.h"
+#include "engine/cost.h"
 #include "engine/slots.h"
 #include "engine/store_env.h"
 #include "index/tree.h"
@@ -142,7 +143,10 @@ struct selene_store {
     struct sel_node **chain; /* scratch for walks from a node to its root */
     size_t chain_capacity;
 
-    struct sel_rate memory_rate, disk_rate, write_rate;
+    struct sel_cost cost[SEL_TIER_COUNT]; /* of restores [R3] */
+    struct sel_wave wave[SEL_TIER_COUNT];
+    struct sel_list late_restores; /* their caller's event has not happened */
+    struct sel_rate write_rate;
     uint64_t spill_written_bytes;   /* all time: of spills whose data was written */
     bool warned_drop, warned_stuck; /* said that memory drops records, since the disk takes none or has no room */
     bool degraded;                  /* the disk's state at the last poll [D9] */
@@ -281,6 +285,7 @@ void sel_thin_recovered(selene_store *store);
 
 /* ---- age.c, cost.c ---- */
 void sel_age_step(selene_store *store); /* at most one sweep a minute [A1]; free when off */
+void sel_costs_init(selene_store *store);
 /* How long reading so many bytes of each tier may take [R3]; 0: nothing measured yet. */
 uint64_t sel_cost_estimate(const selene_store *store, const uint64_t bytes[SEL_TIER_COUNT]);
 
@@ -309,7 +314,8 @@ void sel_removals_free(selene_store *store);
 void sel_publishes_step(selene_store *store); /* those that wait for room */
 void sel_streams_step(selene_store *store);
 
-/* ---- restore_load.c ---- */
+/* ---- restore.c, restore_load.c ---- */
+void sel_restores_late_step(selene_store *store); /* those whose caller's event may have happened */
 void sel_loads_step(selene_store *store);
 
 /* ---- spill.c ---- */

@@ -174,6 +174,11 @@ static void host_poll(struct sel_device *device) {
     sel_host_compare_poll(self);
 }
 
+static bool host_happened(const struct sel_device *device, const void *event) {
+    (void)device;
+    return sel_host_event_happened(event);
+}
+
 static void host_cancel(struct sel_device *device, struct sel_copy *copy) {
     struct sel_host_device *self = sel_host_device_of(device);
     if (!copy->op.in_flight || !sel_list_linked(&copy->priv.link))
@@ -199,6 +204,7 @@ int sel_device_host_create(struct sel_device **out, const struct sel_layout *lay
     static const struct sel_device_ops ops = {.submit = host_submit,
                                               .compare = sel_host_compare,
                                               .poll = host_poll,
+                                              .happened = host_happened,
                                               .cancel = host_cancel,
                                               .cancel_compare = sel_host_compare_cancel,
                                               .name = host_name,

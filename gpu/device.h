@@ -89,6 +89,8 @@ struct sel_device_ops {
     void (*compare)(struct sel_device *device, struct sel_compare *compare);
     /* Starts copies whose event has happened; never blocks. */
     void (*poll)(struct sel_device *device);
+    /* Whether a caller's event has happened; never blocks. */
+    bool (*happened)(const struct sel_device *device, const void *event);
     /* Drops a copy that still waits for its event: completes with SELENE_E_CANCELLED. No effect once it started. */
     void (*cancel)(struct sel_device *device, struct sel_copy *copy);
     void (*cancel_compare)(struct sel_device *device, struct sel_compare *compare); /* likewise */

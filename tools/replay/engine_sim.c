@@ -56,6 +56,7 @@ static int store_open(struct sim *sim, bool report_commits, struct selene_messag
     options.no_packing = given->no_pack;
     options.spare_rows = given->spare_rows;
     options.max_age_ns = given->max_age_seconds * SEL_NS_PER_SECOND;
+    options.prefill_tokens_per_s = given->sequential ? 0 : (double)given->prefill_rate;
     options.report_commits = report_commits;
     options.log = log_write;
     options.log_context = isatty(STDERR_FILENO) ? &terminal : NULL;

@@ -119,14 +119,6 @@ static void publish_next(struct seat *seat) {
     seat->waiting = false;
 }
 
-/* A restore slower than computing the same tokens is not worth it [R3]. */
-static bool declined(const struct seat_world *world, const struct selene_match *match) {
-    const struct replay_options *options = world->stage->options;
-    if (options->sequential || options->prefill_rate == 0)
-        return false;
-    return (double)match->estimate_ns * 1e-9 > (double)match->tokens / (double)options->prefill_rate;
-}
-
 static struct selene_device_state state_of(const struct seat *seat, uint32_t block_count) {
     return (struct selene_device_state){
         .blocks = seat->blocks, .block_count = block_count, .rows = (void *const *)seat->rows};
@@ -171,7 +163,7 @@ static int look(struct seat *seat, const struct seat_world *world) {
     int result = selene_lookup(world->store, seat->prefix, seat->limit_tokens, &match);
     if (result)
         return fail(world, seat, result, "selene_lookup");
-    if (match.tokens == 0 || declined(world, &match)) {
+    if (match.tokens == 0 || match.declined) { /* slower than computing the same tokens [R3] */
         seat->result.declined += match.tokens != 0;
         publish_next(seat);
         return 1;
