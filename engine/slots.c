@@ -11,6 +11,29 @@
 #include <string.h>
 #include <sys/mman.h>
 
+/* A huge page of most processors. Smaller mappings are not worth one. */
+#define SEL_HUGE_BYTES (UINT64_C(2) << 20)
+
+/* Aligned so that the kernel can back all of it with huge pages; older kernels do not see to that themselves. Not
+ * MAP_HUGETLB: where it is granted it takes from a pool that somebody reserved for something else. */
+static uint8_t *map_slots(uint64_t bytes) {
+    uint64_t extra = bytes < SEL_HUGE_BYTES ? 0 : SEL_HUGE_BYTES;
+    uint8_t *all = mmap(NULL, bytes + extra, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    uint64_t before = extra ? (SEL_HUGE_BYTES - (uintptr_t)all % SEL_HUGE_BYTES) % SEL_HUGE_BYTES : 0;
+    uint8_t *base = all + before;
+    if (before)
+        (void)munmap(all, before);
+    if (extra > before)
+        (void)munmap(base + bytes, extra - before);
+    /* Fewer page faults and TLB misses. A refusal costs nothing but speed. */
+    (void)madvise(base, bytes, MADV_HUGEPAGE);
+    /* Direct I/O into memory that a fork shares would end in a page of the child's. */
+    (void)madvise(base, bytes, MADV_DONTFORK);
+    return base;
+}
+
 int sel_slots_create(struct sel_slots *slots, uint64_t slot_bytes, uint32_t total, bool poison) {
     uint64_t bytes;
     memset(slots, 0, sizeof *slots);
@@ -20,19 +43,13 @@ int sel_slots_create(struct sel_slots *slots, uint64_t slot_bytes, uint32_t tota
         return SELENE_E_OVERFLOW;
     slots->free = malloc(total * sizeof *slots->free);
     slots->used = calloc(total, 1);
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (base != MAP_FAILED)
-        slots->base = base;
+    slots->base = map_slots(bytes);
     slots->slot_bytes = slot_bytes;
     slots->total = total;
     if (!slots->free || !slots->used || !slots->base) {
         sel_slots_destroy(slots);
         return SELENE_E_NOMEM;
     }
-    /* Fewer page faults and TLB misses. A refusal costs nothing but speed. */
-    (void)madvise(base, bytes, MADV_HUGEPAGE);
-    /* Direct I/O into memory that a fork shares would end in a page of the child's. */
-    (void)madvise(base, bytes, MADV_DONTFORK);
     slots->poison = poison;
     slots->free_count = total;
     for (uint32_t i = 0; i < total; i++)

@@ -32,27 +32,38 @@ static void set_defaults(selene_store *store) {
         options->worker_threads = processors > 0 ? (uint32_t)SEL_MIN(processors, (long)SEL_WORKERS) : 1;
 }
 
+/* What a budget leaves of warm tier and intake [M2]. The intake shrinks, down to two windows; below that the warm tier
+ * gives way, since nothing gets into it without them; in a budget so small that they would take more than half of it the
+ * windows shrink, down to a slot each. */
+static void fit_budget(selene_store *store, uint64_t *warm, uint64_t *intake, uint64_t budget) {
+    uint64_t slot = store->layout->slot_bytes, wanted = *warm, full = *intake;
+    uint64_t least = SEL_MAX(SEL_MIN((uint64_t)2 * SEL_WINDOW_SLOTS, budget / 2), 2);
+    if (wanted <= budget && full <= budget - wanted)
+        return;
+    *intake = SEL_MAX(budget > wanted ? budget - wanted : 0, least);
+    if (wanted)
+        *warm = SEL_MAX(SEL_MIN(wanted, budget > *intake ? budget - *intake : 0), 1);
+    sel_log_warning(&store->log,
+                    "host_budget_bytes shrinks the intake from %" PRIu64 " to %" PRIu64
+                    " slots and the warm tier from %" PRIu64 " to %" PRIu64
+                    "; all of it needs a host_budget_bytes of %" PRIu64,
+                    full, *intake, wanted, *warm, (wanted + full) * slot);
+}
+
 /* How many slots, and for what [M2]. */
 static int plan_slots(selene_store *store, bool disk, struct selene_message *message) {
     const struct selene_options *options = &store->options;
     const struct sel_layout *layout = store->layout;
     uint64_t slot = layout->slot_bytes, warm = options->memory_bytes / slot;
     uint64_t intake = (uint64_t)2 * options->max_active_requests * layout->row_slots + 2 * SEL_WINDOW_SLOTS;
-    uint64_t budget = options->host_budget_bytes / slot;
     if (options->memory_bytes && warm == 0)
         return sel_fail(message, SELENE_E_INVALID,
                         "memory_bytes: %" PRIu64 ", expected 0 or at least one slot of %" PRIu64, options->memory_bytes,
                         slot);
     if (warm == 0 && !disk)
         return 0; /* holds nothing [P7] */
-    if (options->host_budget_bytes && warm + intake > budget) {
-        uint64_t left = budget > warm ? budget - warm : 0;
-        sel_log_warning(&store->log,
-                        "the host budget shrinks the intake from %" PRIu64 " to %" PRIu64 " slots; memory of %" PRIu64
-                        " bytes needs a host_budget_bytes of %" PRIu64,
-                        intake, SEL_MAX(left, 2), options->memory_bytes, (warm + intake) * slot);
-        intake = SEL_MAX(left, 2);
-    }
+    if (options->host_budget_bytes)
+        fit_budget(store, &warm, &intake, options->host_budget_bytes / slot);
     if (warm + intake > UINT32_MAX / 2)
         return sel_fail(message, SELENE_E_INVALID, "memory_bytes: %" PRIu64 ", expected at most %" PRIu64,
                         options->memory_bytes, (uint64_t)(UINT32_MAX / 2) * slot);

@@ -96,7 +96,7 @@ static void test_budget(void **state) {
     world_open(&world);
     assert_int_equal(warnings, 1);
     assert_int_equal(world_stats(&world).slots_total, 24);
-    assert_int_equal(world_stats(&world).slots_intake, 4);
+    assert_int_equal(world_stats(&world).slots_intake, 12);
     request_make(&world, &request, 0, 20);
     for (uint64_t i = 0; i < 10; i++) {
         sequence_make(&world, &sequence, i, 100);
