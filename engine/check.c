@@ -90,6 +90,7 @@ static void check_publish(struct check *check, const struct sel_publish *publish
             hold(check, draft->memory->pages.slots, draft->memory->pages.count);
             hold(check, draft->memory->row.slots, draft->memory->row.count);
         }
+        hold(check, draft->slots, draft->slot_count);
         if (draft->stream)
             check->held += sel_stream_slots(draft->stream);
     }

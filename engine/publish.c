@@ -68,27 +68,52 @@ void sel_publish_collect(struct sel_publish *publish) {
 
 static void publish_cancel(struct sel_request *request) {
     struct sel_publish *publish = SEL_CONTAINER(request, struct sel_publish, request);
-    selene_store *store = publish->store;
     publish->cancelled = true;
     sel_list_remove(&publish->waiting); /* nothing more is started */
     SEL_LIST_FOR_EACH(link, &publish->drafts) {
         struct sel_draft *draft = SEL_LIST_ENTRY(link, struct sel_draft, link);
         if (draft->stream)
             sel_stream_cancel(draft);
-        if (draft->page_copy.op.in_flight)
-            store->device->ops->cancel(store->device, &draft->page_copy);
-        if (draft->row_copy.op.in_flight)
-            store->device->ops->cancel(store->device, &draft->row_copy);
+        sel_draft_stop(draft);
     }
     sel_publish_collect(publish);
 }
 
-/* Starts drafts until the chain is complete or slots run out. */
+static struct sel_draft *last_draft(const struct sel_publish *publish) {
+    const struct sel_list *drafts = &publish->drafts;
+    return sel_list_empty(drafts) ? NULL : SEL_LIST_ENTRY(drafts->prev, struct sel_draft, link);
+}
+
+/* Starts drafts until the chain is complete or slots run out. One that is not settled yet comes first. */
 static int start_drafts(struct sel_publish *publish) {
     int result = 0;
-    while (!result && publish->cursor < publish->tokens && !publish->result)
+    struct sel_draft *last = last_draft(publish);
+    if (last && last->lacking)
+        result = sel_draft_settle(last);
+    while (!result && publish->cursor < publish->tokens && !publish->result && !publish->cancelled) {
+        last = last_draft(publish);
+        if (last && last->comparing)
+            return 0;
         result = sel_draft_start(publish);
+    }
     return result;
+}
+
+static void wait_for_slots(struct sel_publish *publish) {
+    selene_store *store = publish->store;
+    if (sel_list_linked(&publish->waiting))
+        return;
+    publish->waiting_since_ns = sel_mono_ns(store->clock);
+    sel_list_add_tail(&store->waiting_publishes, &publish->waiting);
+}
+
+void sel_publish_go_on(struct sel_publish *publish) {
+    int result = start_drafts(publish);
+    if (result == SELENE_E_RETRY)
+        wait_for_slots(publish);
+    else if (!publish->result)
+        publish->result = result;
+    sel_publish_collect(publish);
 }
 
 /* Helps a chain that is longer than memory: its committed part may leave memory while it is being published. */
@@ -107,10 +132,29 @@ static void publish_unblock(struct sel_publish *publish) {
 
 static bool wait_is_over(const struct sel_publish *publish) {
     const selene_store *store = publish->store;
-    bool alone = store->spill_count == 0 && store->load_count == 0 && sel_list_empty(&publish->drafts);
-    if (alone && sel_memory_is_last(store) && store->waiting_publishes.next->next == &store->waiting_publishes)
+    const struct sel_draft *last = last_draft(publish);
+    bool alone = store->spill_count == 0 && store->load_count == 0 && store->request_count == 1;
+    if (alone && sel_memory_is_last(store) && (!last || last->lacking))
         return true;
     return sel_mono_ns(store->clock) - publish->waiting_since_ns > SEL_PUBLISH_WAIT_NS;
+}
+
+/* In memory alone no part of a chain may leave before its end: one that is longer than memory never fits. */
+static int wait_result(const struct sel_publish *publish) {
+    const selene_store *store = publish->store;
+    const struct sel_layout *layout = store->layout;
+    const struct sel_draft *last = last_draft(publish);
+    uint64_t slots = last && last->lacking ? sel_draft_slots(last) : 0;
+    if (publish->cursor < publish->tokens) {
+        uint32_t first = sel_layout_first_page(layout, publish->cursor);
+        bool packed = sel_pack_allowed(store) && store->pages_pack;
+        slots += sel_part_slots(store, sel_layout_end_page(layout, publish->tokens) - first, packed);
+    }
+    for (const struct sel_node *node = publish->parent; node && !store->lsm; node = node->parent) {
+        const struct sel_memory *memory = node->memory;
+        slots += memory ? memory->pages.count : 0;
+    }
+    return store->lsm == NULL && slots > store->warm_slots ? SELENE_E_OVERSIZE : SELENE_E_RETRY;
 }
 
 void sel_publishes_step(selene_store *store) {
@@ -121,6 +165,9 @@ void sel_publishes_step(selene_store *store) {
             publish_unblock(publish);
             if (!wait_is_over(publish))
                 continue;
+            result = wait_result(publish);
+            if (last_draft(publish) && last_draft(publish)->lacking)
+                sel_draft_give_up(last_draft(publish), result);
         }
         sel_list_remove(&publish->waiting);
         if (!publish->result)
@@ -161,18 +208,21 @@ static bool on_its_way(const selene_store *store, const struct sel_prefix *prefi
     return false;
 }
 
+/* Whether it fits in no form: what fits when packed is not known to be too large before it was compared [M5]. */
 static bool oversize(const selene_store *store, uint64_t tokens, uint64_t from) {
     const struct sel_layout *layout = store->layout;
     uint64_t end = sel_layout_end_page(layout, tokens);
     uint64_t pages = end - sel_layout_first_page(layout, from);
-    bool rows = layout->desc.row_bytes > 0;
-    uint64_t record = (rows ? pages : SEL_MIN(pages, store->options.page_group)) + layout->row_slots;
+    bool rows = layout->desc.row_bytes > 0, packed = sel_pack_allowed(store);
+    uint32_t row = sel_part_slots(store, layout->row_slots, packed);
     if (store->warm_slots == 0)
         return store->lsm == NULL || store->slots.total == 0;
+    if (!rows)
+        pages = SEL_MIN(pages, store->options.page_group);
     /* In memory alone no part of a chain may leave before its end. */
     if (store->lsm == NULL)
-        record = SEL_MAX(record, end + layout->row_slots);
-    return record > store->warm_slots;
+        pages = end;
+    return (uint64_t)sel_part_slots(store, (uint32_t)pages, packed) + row > store->warm_slots;
 }
 
 static int copy_request(struct sel_publish *publish, const struct sel_prefix *prefix,
@@ -231,12 +281,10 @@ static int publish_begin(selene_store *store, const struct sel_prefix *prefix, u
         publish_abort(&publish);
         return result;
     }
-    if (result == SELENE_E_RETRY) {
-        publish->waiting_since_ns = sel_mono_ns(store->clock);
-        sel_list_add_tail(&store->waiting_publishes, &publish->waiting);
-    } else {
+    if (result == SELENE_E_RETRY)
+        wait_for_slots(publish);
+    else
         publish->result = result;
-    }
     store->event_waits += publish->wait != NULL;
     sel_request_begin(store, &publish->request, SELENE_EVENT_PUBLISH, publish_cancel);
     *ticket = publish->request.event.ticket;
@@ -287,6 +335,8 @@ static int publish_answer(selene_store *store, const struct sel_prefix *prefix, 
     }
     if (store->request_count >= SEL_REQUESTS_MAX || on_its_way(store, prefix, tokens, out->from_tokens))
         return answer_retry(store, out, SELENE_RETRY_IN_FLIGHT);
+    if (store->lacking_count) /* they were first */
+        return answer_retry(store, out, SELENE_RETRY_SLOTS);
     result = publish_begin(store, prefix, tokens, parent, state, &out->ticket);
     if (result == SELENE_E_OVERSIZE) {
         out->answer = SELENE_OVERSIZE;

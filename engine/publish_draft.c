@@ -28,8 +28,10 @@ static uint32_t page_tokens_of(const struct sel_draft *draft, uint32_t index) {
 
 uint64_t sel_draft_bytes(const selene_store *store, const struct sel_draft *draft) {
     const struct sel_layout *layout = store->layout;
-    uint64_t full = (uint64_t)(draft->page_count - 1) * layout->page_bytes + layout->desc.row_bytes;
-    return layout->desc.rank_count * full + sel_page_bytes(store, page_tokens_of(draft, draft->page_count - 1));
+    uint64_t ranks = layout->desc.rank_count,
+             last = sel_page_bytes(store, page_tokens_of(draft, draft->page_count - 1));
+    uint64_t pages = (uint64_t)(draft->page_count - 1) * layout->page_bytes + last / ranks;
+    return (draft->pages_packed ? 1 : ranks) * pages + (draft->row_packed ? 1 : ranks) * layout->desc.row_bytes;
 }
 
 struct sel_draft *sel_draft_create(struct sel_publish *publish) {
@@ -53,6 +55,8 @@ void sel_draft_free(struct sel_draft **draft) {
     if (!*draft)
         return;
     sel_list_remove(&(*draft)->link);
+    sel_draft_give_back(*draft, 0);
+    free((*draft)->slots);
     sel_memory_destroy((*draft)->publish->store, &(*draft)->memory);
     sel_stream_free(&(*draft)->stream);
     free((*draft)->items);
@@ -81,7 +85,7 @@ static void draft_done(struct sel_draft *draft) {
     selene_store *store = draft->publish->store;
     const struct sel_layout *layout = store->layout;
     if (draft->result == 0 && draft->row_hashes)
-        for (uint32_t rank = 0; rank < layout->desc.rank_count; rank++)
+        for (uint32_t rank = 0; rank < (draft->row_packed ? 1 : layout->desc.rank_count); rank++)
             draft->memory->row.sums[rank] =
                 sel_checksum_finish(draft->row_hashes + (size_t)rank * layout->row_blocks, layout->row_blocks);
     draft->done = true;
@@ -107,44 +111,17 @@ void sel_draft_page_item(const struct sel_draft *draft, uint32_t index, struct s
     item->tokens = page_tokens_of(draft, index);
 }
 
-/* Takes the slots for all of the record at once. */
-static int take_slots(struct sel_draft *draft) {
-    selene_store *store = draft->publish->store;
-    const struct sel_layout *layout = store->layout;
-    uint32_t ranks = layout->desc.rank_count, rows = layout->row_slots, total = draft->page_count + rows;
-    struct sel_memory *memory = draft->memory = sel_memory_create();
-    uint32_t *ids = malloc(total * sizeof *ids);
-    int result = SELENE_E_NOMEM;
-    if (!memory || !ids || sel_copy_part_create(&memory->pages, draft->page_count, (size_t)draft->page_count * ranks))
-        goto out;
-    if (rows && sel_copy_part_create(&memory->row, rows, ranks))
-        goto out;
-    /* A window stays free for restores, so that they never wait for publishes [faults 24, 25]. */
-    result = SELENE_E_RETRY;
-    if (!sel_slots_obtain(store, ids, total, store->window_slots))
-        goto out;
-    memcpy(memory->pages.slots, ids, draft->page_count * sizeof *ids);
-    memory->pages.count = memory->pages.pieces = draft->page_count;
-    if (rows)
-        memcpy(memory->row.slots, ids + draft->page_count, rows * sizeof *ids);
-    memory->row.count = memory->row.pieces = rows;
-    result = 0;
-out:
-    free(ids);
-    return result;
-}
-
-static void submit_copies(struct sel_draft *draft) {
+void sel_draft_copy(struct sel_draft *draft) {
     struct sel_publish *publish = draft->publish;
     selene_store *store = publish->store;
     struct sel_memory *memory = draft->memory;
     struct sel_copy_item *items = draft->items;
     for (uint32_t i = 0; i < draft->page_count; i++) {
-        sel_draft_page_item(draft, i, &items[i]);
         items[i].slot = sel_part_share(store, &memory->pages, i);
         items[i].sums = sel_part_sums(store, &memory->pages, i);
     }
     draft->page_copy = (struct sel_copy){.direction = SEL_COPY_OUT,
+                                         .replicated = memory->pages.packed,
                                          .items = items,
                                          .item_count = draft->page_count,
                                          .planes = store->planes,
@@ -158,6 +135,7 @@ static void submit_copies(struct sel_draft *draft) {
             items[i] = (struct sel_copy_item){.slot = sel_part_share(store, &memory->row, i), .row_part = i};
         draft->row_copy = (struct sel_copy){.direction = SEL_COPY_OUT,
                                             .row = true,
+                                            .replicated = memory->row.packed,
                                             .items = items,
                                             .item_count = memory->row.pieces,
                                             .rows = publish->rows,
@@ -170,27 +148,41 @@ static void submit_copies(struct sel_draft *draft) {
     store->device->ops->submit(store->device, &draft->page_copy);
 }
 
+static int draft_buffers(struct sel_draft *draft) {
+    const struct sel_layout *layout = draft->publish->store->layout;
+    size_t pieces = (size_t)draft->page_count + layout->row_slots;
+    draft->items = calloc(pieces, sizeof *draft->items);
+    draft->slots = malloc(pieces * sizeof *draft->slots);
+    if (layout->row_slots)
+        draft->row_hashes = calloc((size_t)layout->desc.rank_count * layout->row_blocks, sizeof *draft->row_hashes);
+    if (!draft->items || !draft->slots || (layout->row_slots && !draft->row_hashes))
+        return SELENE_E_NOMEM;
+    for (uint32_t i = 0; i < draft->page_count; i++)
+        sel_draft_page_item(draft, i, &draft->items[i]);
+    return 0;
+}
+
 int sel_draft_start(struct sel_publish *publish) {
     selene_store *store = publish->store;
-    const struct sel_layout *layout = store->layout;
     if (store->warm_slots == 0)
         return sel_stream_start(publish);
     struct sel_draft *draft = sel_draft_create(publish);
     if (!draft)
         return SELENE_E_NOMEM;
-    int result = SELENE_E_NOMEM;
-    draft->items = calloc((size_t)draft->page_count + layout->row_slots, sizeof *draft->items);
-    if (layout->row_slots)
-        draft->row_hashes = calloc((size_t)layout->desc.rank_count * layout->row_blocks, sizeof *draft->row_hashes);
-    if (draft->items && (draft->row_hashes || !layout->row_slots))
-        result = take_slots(draft);
+    sel_draft_predict(draft);
+    int result = draft_buffers(draft);
+    if (!result)
+        result = sel_draft_take(draft);
     if (result) {
         sel_draft_free(&draft);
         return result;
     }
     sel_list_add_tail(&publish->drafts, &draft->link);
     publish->cursor = draft->tokens;
-    submit_copies(draft);
+    if (sel_pack_allowed(store))
+        sel_draft_compare(draft);
+    else
+        (void)sel_draft_settle(draft); /* it has its slots */
     return 0;
 }
 

@@ -2,8 +2,8 @@
  *
  * A publish inside: a chain of drafts, records that are not visible yet.
  *
- *   waiting   no slots for the next draft; sel_publishes_step tries again
- *   copying   drafts in flight; they become records in order, parents first
+ *   waiting   no slots for the next draft, or for one that was compared; sel_publishes_step tries again
+ *   copying   drafts in flight: compared first where ranks may be alike (pack.c), then copied; they become records in order, parents first
  *   ended     all drafts are records, or one failed, or it was cancelled: when nothing touches the caller's memory
  *
  * `parent` is the record that the first draft in the list goes under: it is in the tree, and pinned in `parent_tier`.
@@ -40,11 +40,17 @@ struct sel_draft {
     uint64_t parent_tokens, tokens;
     struct sel_key key;
     uint32_t first_page, page_count;
+    uint32_t *slots; /* taken ahead, until the memory copy has them */
+    uint32_t slot_count;
+    bool pages_packed, row_packed; /* predicted; once settled, how it is stored */
+    bool comparing;                /* on the device; not settled yet */
+    bool lacking;                  /* compared, and waiting for slots, with none */
+    struct sel_compare page_compare, row_compare;
     struct sel_memory *memory;
     struct sel_copy page_copy, row_copy;
-    struct sel_copy_item *items; /* pages, then the slots of the row */
+    struct sel_copy_item *items; /* pages, then the pieces of the row */
     uint64_t *row_hashes;
-    unsigned in_flight; /* copies */
+    unsigned in_flight; /* comparisons, then copies */
     bool done;
     int result;
     struct sel_stream *stream;
@@ -66,6 +72,28 @@ void sel_publish_collect(struct sel_publish *publish);
 int sel_draft_insert(struct sel_draft *draft);
 /* The chain goes on from `node`, which takes the parent's pin over. */
 void sel_publish_advance(struct sel_publish *publish, struct sel_node *node);
+
+/* Starts the copies of a draft that has its memory copy. */
+void sel_draft_copy(struct sel_draft *draft);
+/* Goes on with drafts that can be settled or started; then collects. */
+void sel_publish_go_on(struct sel_publish *publish);
+
+/* pack.c */
+bool sel_pack_allowed(const selene_store *store);
+uint32_t sel_draft_slots(const struct sel_draft *draft); /* that it takes as it is predicted, or stored */
+void sel_draft_predict(struct sel_draft *draft);
+/* Brings the slots held to as many as it takes. SELENE_E_RETRY or SELENE_E_OVERSIZE: none is held. */
+int sel_draft_take(struct sel_draft *draft);
+/* Gives back all but `keep`. */
+void sel_draft_give_back(struct sel_draft *draft, uint32_t keep);
+void sel_draft_compare(struct sel_draft *draft);
+/* Slots, memory copy and copies of a draft whose form is known. SELENE_E_RETRY: it lacks slots. 0 otherwise; it may
+ * have ended then (`done`, with its result). */
+int sel_draft_settle(struct sel_draft *draft);
+/* A draft that lacks slots ends. */
+void sel_draft_give_up(struct sel_draft *draft, int code);
+/* What is in flight ends as soon as it can. */
+void sel_draft_stop(struct sel_draft *draft);
 
 /* publish_stream.c */
 int sel_stream_start(struct sel_publish *publish);

@@ -127,14 +127,16 @@ void world_damage(struct world *world, struct sel_node *node, enum sel_tier tier
     const struct sel_memory *memory = node->memory;
     if (tier == SEL_TIER_MEMORY) {
         const struct sel_copy_part *copy = part == SEL_LSM_ROW ? &memory->row : &memory->pages;
-        sel_slot_at(&world->store->slots, copy->slots[index])[at] ^= 1;
+        sel_part_share(world->store, copy, index)[at] ^= 1;
         return;
     }
     bool row = part == SEL_LSM_ROW;
     uint64_t place = row ? node->disk.row : node->disk.pages;
     uint64_t blocks = row ? node->disk.row_blocks : node->disk.pages_blocks;
-    uint32_t slots = row ? world->store->layout->row_slots : sel_node_page_count(world->store, node);
-    uint64_t offset = ((uint32_t)place + blocks) * SEL_BLOCK_BYTES - (slots - index) * world->slot_bytes + at;
+    uint32_t pieces = row ? world->store->layout->row_slots : sel_node_page_count(world->store, node);
+    bool packed = node->flags & (row ? SEL_DISK_ROW_PACKED : SEL_DISK_PAGES_PACKED);
+    uint64_t piece_bytes = packed ? world->slot_bytes / world->shape.rank_count : world->slot_bytes;
+    uint64_t offset = ((uint32_t)place + blocks) * SEL_BLOCK_BYTES - (pieces - index) * piece_bytes + at;
     char name[32];
     uint8_t byte;
     snprintf(name, sizeof name, "seg-%08x.sel", (uint32_t)(place >> 32));
@@ -279,6 +281,10 @@ static uint64_t stream(uint8_t *bytes, uint64_t count, uint64_t seed, bool fill)
     return wrong;
 }
 
+static bool differs(const struct world_layout *shape, uint32_t page) {
+    return shape->differ_every && page % shape->differ_every == shape->differ_every - 1;
+}
+
 static uint64_t walk(struct world *world, const struct device_request *request, const struct sequence *sequence,
                      uint32_t tokens, bool row, bool fill) {
     const struct world_layout *shape = &world->shape;
@@ -290,13 +296,15 @@ static uint64_t walk(struct world *world, const struct device_request *request, 
                 uint32_t page = last / shape->page_tokens, entry = last % shape->page_tokens / each;
                 uint8_t *at = world->planes[rank][plane] + request->blocks[page] * world->plane_desc[plane].bytes +
                               (uint64_t)entry * bytes;
-                uint64_t share = shape->pages_alike ? 0 : rank;
+                uint64_t share = shape->pages_alike && !differs(shape, page) ? 0 : rank;
                 wrong += stream(at, bytes, sel_mix64(sequence->history[last] + plane * 64 + share), fill);
             }
         }
-        if (row && shape->row_bytes && tokens)
+        if (row && shape->row_bytes && tokens) {
+            bool alike = shape->row_alike && !differs(shape, (tokens - 1) / shape->page_tokens);
             wrong += stream(request->rows[rank], shape->row_bytes,
-                            sel_mix64(sequence->history[tokens - 1] + 9999 + (shape->row_alike ? 0 : rank)), fill);
+                            sel_mix64(sequence->history[tokens - 1] + 9999 + (alike ? 0 : rank)), fill);
+        }
     }
     return wrong;
 }

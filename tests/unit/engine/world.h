@@ -24,6 +24,7 @@ struct world_layout {
     uint32_t entry_bytes[WORLD_PLANES], entry_tokens[WORLD_PLANES];
     uint64_t row_bytes;
     bool pages_alike, row_alike; /* all ranks hold the same [K1] */
+    uint32_t differ_every;       /* ... but for every n-th page and what ends in it; 0: no such page */
 };
 /* Two ranks, planes of one entry a token and one entry for four, a row of three slots. */
 extern const struct world_layout world_with_rows;
@@ -67,7 +68,7 @@ void world_open(struct world *world);
 void world_crash(struct world *world, uint64_t seed);
 /* The record at exactly `tokens` of a sequence; fails the test when there is none. */
 struct sel_node *world_node(struct world *world, const struct sequence *sequence, uint32_t tokens);
-/* Flips a valid bit of slot `index` of a part of a record, in memory or on the simulated disk. */
+/* Flips a valid bit of piece `index` of a part of a record, in memory or on the simulated disk. */
 void world_damage(struct world *world, struct sel_node *node, enum sel_tier tier, enum sel_lsm_part part,
                   uint32_t index);
 /* Drains, closes and opens: everything is on disk and nothing in memory. */
