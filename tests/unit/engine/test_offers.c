@@ -384,6 +384,34 @@ static void huge_token_counts(void **state) {
     assert_int_equal(answer.offers[0].page_count, UINT64_MAX / PAGE + 1);
 }
 
+/* 100,000 captures in chains of deferred ones, the shape that walking from child to parent would be quadratic in; then
+ * every other is compacted, from the bottom. Memory follows what is held: ids of what was compacted find nothing. */
+static void long_chains_of_deferred_checkpoints(void **state) {
+    (void)state;
+    enum { COUNT = 100000 };
+    uint64_t *ids = malloc(COUNT * sizeof *ids), request;
+    assert_non_null(ids);
+    selene_offers_destroy(&offers);
+    assert_ok(selene_offers_create(&offers, SELENE_PAGE_TOKENS_MAX, 1));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        if (i % 50000 == 0)
+            assert_ok(selene_offers_begin(offers, i + 50001, i ? ids[i - 1] : 0, &request, &answer));
+        assert_ok(selene_offers_captured(offers, request, MESSAGE, i + 1, 1, &ids[i], &answer));
+        assert_int_equal(answer.count, 0);
+    }
+    for (uint64_t i = COUNT; i > 0; i -= 1000) {
+        assert_ok(selene_offers_begin(offers, COUNT + 1, ids[i - 1], &request, &answer));
+        assert_int_equal(answer.count, i == 50000 ? 0 : 1); /* resumed before */
+        assert_ok(selene_offers_end(offers, request, SELENE_ENDED_FINISHED, &answer));
+    }
+    for (uint64_t i = COUNT - 1; i > 1; i -= 2) {
+        assert_ok(selene_offers_compacted(offers, ids[i], &answer));
+        assert_int_equal(selene_offers_pinned(offers, ids[i]), SELENE_E_NOTFOUND);
+    }
+    assert_int_equal(stats().captures, COUNT / 2 + 1);
+    free(ids);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_offers, close_offers)
 
 int main(void) {
@@ -404,6 +432,7 @@ int main(void) {
         TEST(wrong_calls_get_errors),
         TEST(create_refuses_bad_pages),
         TEST(huge_token_counts),
+        TEST(long_chains_of_deferred_checkpoints),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
