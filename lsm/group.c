@@ -227,9 +227,10 @@ void sel_commit_finished(struct sel_lsm *lsm, int result) {
                 commit->message.text[0] ? commit->message.text : sel_error_text(result));
         fail_writes(lsm, result);
     }
-    while (!sel_list_empty(&commit->writes))
-        commit_write(SEL_LIST_ENTRY(commit->writes.next, struct sel_lsm_write, group_link));
+    /* Removals first: their owners hear in the order in which things happened to a record that gets a new row. */
     for (struct sel_list *at = sel_list_pop(&commit->removals); at; at = sel_list_pop(&commit->removals))
         sel_remove_commit(lsm, SEL_LIST_ENTRY(at, struct sel_removal, link), result);
+    while (!sel_list_empty(&commit->writes))
+        commit_write(SEL_LIST_ENTRY(commit->writes.next, struct sel_lsm_write, group_link));
     commit_done(lsm);
 }

@@ -108,7 +108,7 @@ int sel_lsm_write_begin(struct sel_lsm *lsm, const struct sel_layout *layout, co
                         struct sel_lsm_write *parent, struct sel_lsm_write **out);
 /* Starts to write a new row extent for a committed record that has none [T5]: `record` describes it with has_row true,
  * `location` is where it is, and only data of the part SEL_LSM_ROW may follow. finish: page_sums NULL. Once committed,
- * sel_lsm_write_location is the record's with the row. SELENE_E_GONE, from begin or the finish op: the record was
+ * sel_lsm_write_location is the record's with the row; the op of a removal that came before has completed then. SELENE_E_GONE, from begin or the finish op: the record was
  * removed, or has a row, meanwhile; SELENE_E_RETRY also while another row of it is being written. A removal of the record's row that is on its way is ordered before it. After a crash
  * the row is recovered or not, never the record without its pages. Other errors as for sel_lsm_write_begin. */
 int sel_lsm_write_row_begin(struct sel_lsm *lsm, const struct sel_layout *layout, const struct sel_lsm_record *record,

@@ -4,7 +4,8 @@
  *
  *   promised        a record whose commit was reported is told, complete, unless its removal was begun
  *   possible        a record that was finished; one that is being removed; with an index that is not intact also one
- *                   that was removed, which may then have lost its bytes
+ *                   that was removed, which may then have lost its bytes. The same for rows: one that was reported is
+ *                   there, and is the one that is there
  *   impossible      anything else; above all, any record with wrong bytes
  */
 #include "tests/crash/cut.h"
@@ -69,9 +70,7 @@ static void compare_seen(const struct world_seen *seen, enum cut_index index) {
                     record->state == MODEL_REMOVING || record->state == MODEL_FAILED ||
                     (record->state == MODEL_REMOVED && index != CUT_INTACT);
     WORLD_CHECK(possible, "record %u was %s and is back", record->number, state_names[record->state]);
-    if (seen->has_row && record->row == MODEL_ROW_REMOVED)
-        WORLD_CHECK(index != CUT_INTACT, "the removed row of record %u is back", record->number);
-    if (!seen->has_row && record->row == MODEL_ROW_THERE)
+    if (!seen->has_row && model_row(record) == MODEL_ROW_THERE)
         WORLD_CHECK(record->state != MODEL_COMMITTED, "the row of record %u is lost", record->number);
 }
 
@@ -97,21 +96,50 @@ void cut_compare(const struct cut_run *run, struct world *world, enum cut_index 
 /* Only a catalogue that was rolled back can name what is gone: removed then, and its space given back. */
 static bool may_be_unreadable(const struct world_seen *seen, int part, enum cut_index index) {
     const struct model_record *record = seen->record;
+    bool row_removed = false;
+    for (uint32_t i = 0; i < record->row_count; i++)
+        row_removed |= record->rows[i].state == MODEL_ROW_REMOVED;
     if (index != CUT_ROLLED_BACK)
         return false;
-    return record->state == MODEL_REMOVED || (part == SEL_LSM_ROW && record->row == MODEL_ROW_REMOVED);
+    return record->state == MODEL_REMOVED ||
+           (part == SEL_LSM_ROW && row_removed && model_row(record) != MODEL_ROW_THERE);
+}
+
+/* The row that was reported, if one was and is not being removed; else one that may be on the disk, and with an intact
+ * index none that was removed, nor a failed one when a later one was committed. */
+static void compare_row(const struct model_record *record, const struct model_row *row, enum cut_index index) {
+    uint32_t number = (uint32_t)(row - record->rows);
+    bool later = false;
+    WORLD_CHECK(row->state != MODEL_ROW_BEGUN, "record %u: row %u was not finished", record->number, number);
+    if (record->state == MODEL_COMMITTED && model_row(record) == MODEL_ROW_THERE)
+        WORLD_CHECK(row->state == MODEL_ROW_THERE, "record %u: row %u (state %d) instead of the last of %u",
+                    record->number, number, row->state, record->row_count);
+    for (uint32_t i = number + 1; i < record->row_count; i++)
+        later |= record->rows[i].state == MODEL_ROW_THERE || record->rows[i].state == MODEL_ROW_REMOVED;
+    if (index == CUT_INTACT && record->state == MODEL_COMMITTED)
+        WORLD_CHECK(row->state != MODEL_ROW_REMOVED && !(row->state == MODEL_ROW_FAILED && later),
+                    "record %u: row %u of %u (state %d) is back", record->number, number, record->row_count,
+                    row->state);
+}
+
+static void read_one(struct world *world, const struct world_seen *seen, int part, enum cut_index index) {
+    const struct model_row *row = NULL;
+    int rc;
+    if (part == SEL_LSM_ROW)
+        rc = world_read_row(world, seen->record, &seen->location, seen->row_replicated, &row);
+    else
+        rc = world_read(world, seen->record, &seen->location, part);
+    WORLD_CHECK(rc == 0 || (rc == SELENE_E_CORRUPT && may_be_unreadable(seen, part, index)),
+                "record %u (%s), part %d: reading gives %s", seen->record->number, state_names[seen->record->state],
+                part, sel_error_name(rc));
+    if (row)
+        compare_row(seen->record, row, index);
 }
 
 static void read_all(struct world *world, enum cut_index index) {
-    for (uint32_t i = 0; i < world->seen_count; i++) {
-        struct world_seen *seen = &world->seen[i];
-        for (int part = 0; part < (seen->has_row ? 2 : 1); part++) {
-            int rc = world_read(world, seen->record, &seen->location, part);
-            WORLD_CHECK(rc == 0 || (rc == SELENE_E_CORRUPT && may_be_unreadable(seen, part, index)),
-                        "record %u (%s), part %d: reading gives %s", seen->record->number,
-                        state_names[seen->record->state], part, sel_error_name(rc));
-        }
-    }
+    for (uint32_t i = 0; i < world->seen_count; i++)
+        for (int part = 0; part < (world->seen[i].has_row ? 2 : 1); part++)
+            read_one(world, &world->seen[i], part, index);
 }
 
 /* ---- going on ---- */
@@ -135,7 +163,42 @@ static struct model_record *add_after(struct cut_run *run, struct world *world, 
     return rc ? NULL : record;
 }
 
-static void reopen(struct cut_run *run, struct world *world, const struct model_record *added) {
+/* A record that is told without a row gets one; undone in the end, for the run's model stays as it is. */
+struct row_after {
+    struct model_record *record, before;
+};
+
+static bool can_get_row(const struct world_seen *seen) {
+    return !seen->has_row && seen->record->row_count < MODEL_ROWS;
+}
+
+static void add_row_after(struct cut_run *run, struct world *world, uint64_t luck, struct row_after *after) {
+    uint32_t at = 0, first = world->seen_count ? (uint32_t)(luck % world->seen_count) : 0;
+    after->record = NULL;
+    while (at < world->seen_count && !can_get_row(&world->seen[(first + at) % world->seen_count]))
+        at++;
+    if (at == world->seen_count)
+        return;
+    struct world_seen *seen = &world->seen[(first + at) % world->seen_count];
+    *after = (struct row_after){.record = seen->record, .before = *seen->record};
+    model_add_row(&run->model, seen->record, luck & 1);
+    int rc = write_whole_row(world, seen->record, &seen->location);
+    WORLD_CHECK(rc == 0 || (rc == SELENE_E_NOSPACE && run->world.config.limit_bytes), "record %u: no row: %s",
+                seen->record->number, sel_error_name(rc));
+    if (rc == 0)
+        WORLD_CHECK(world_read(world, seen->record, &seen->record->location, SEL_LSM_ROW) == 0,
+                    "record %u: the row is not there", seen->record->number);
+}
+
+static void undo_row_after(struct row_after *after) {
+    if (after->record == NULL)
+        return;
+    model_drop_row(after->record);
+    *after->record = after->before;
+}
+
+static void reopen(struct cut_run *run, struct world *world, const struct model_record *added,
+                   const struct model_record *with_row) {
     struct selene_message message = {{0}};
     struct sel_lsm_stats stats;
     uint32_t before = world->seen_count + (added != NULL);
@@ -148,6 +211,9 @@ static void reopen(struct cut_run *run, struct world *world, const struct model_
                 (unsigned long long)stats.tail_bytes_read);
     if (added)
         WORLD_CHECK(world_find(world, &added->fields.key), "what was committed before a clean stop is lost");
+    if (with_row && model_row(with_row) == MODEL_ROW_THERE)
+        WORLD_CHECK(world_find(world, &with_row->fields.key)->has_row,
+                    "the row of record %u is lost after a clean stop", with_row->number);
     world_check(world);
     (void)run;
 }
@@ -203,11 +269,14 @@ static void one_cut(struct cut_run *run, enum cut_index index, uint64_t luck) {
     run->visited += world.seen_count;
     run->recovered += stats.recovered_records;
     run->torn += stats.torn_extents;
+    struct row_after row_after;
+    add_row_after(run, &world, luck / 1024, &row_after);
     struct model_record *added = add_after(run, &world, luck / 1024);
     world_check(&world);
     if (luck / 512 % 4 == 0)
-        reopen(run, &world, added);
+        reopen(run, &world, added, row_after.record);
     world_destroy(&world);
+    undo_row_after(&row_after);
     model_cut(&run->model, records);
 }
 

@@ -32,10 +32,10 @@ void model_destroy(struct model *model) {
 void model_cut(struct model *model, uint32_t count) {
     while (model->count > count) {
         struct model_record *record = &model->records[--model->count];
-        for (int i = 0; i < 2; i++) {
-            free(record->part[i].bytes);
-            free(record->part[i].sums);
-        }
+        while (record->row_count)
+            model_drop_row(record);
+        free(record->part[0].bytes);
+        free(record->part[0].sums);
     }
 }
 
@@ -67,22 +67,51 @@ static uint64_t row_sum(const struct sel_layout *layout, const uint8_t *share) {
 }
 
 /* Padding is filled, too: it is stored as it lies in memory. */
-static void make_part(const struct sel_layout *layout, struct model_record *record, int kind, uint32_t slots,
-                      bool replicated) {
-    struct model_part *part = &record->part[kind];
+static void make_part(const struct sel_layout *layout, struct model_part *part, int kind, uint32_t slots,
+                      bool replicated, uint64_t salt) {
     part->sum_count = (size_t)slots * (replicated ? 1 : MODEL_RANKS);
     part->count = part->sum_count * layout->share_bytes;
     part->bytes = aligned_alloc(4096, part->count);
     part->sums = calloc(part->sum_count, sizeof *part->sums);
     assert_true(part->bytes && part->sums);
     for (size_t i = 0; i < part->count; i += 8) {
-        uint64_t word = sel_mix64(record->key_id << 32 ^ (uint64_t)kind << 31 ^ (uint64_t)replicated << 30 ^ i);
+        uint64_t word = sel_mix64(salt << 32 ^ (uint64_t)kind << 31 ^ (uint64_t)replicated << 30 ^ i);
         memcpy(part->bytes + i, &word, 8);
     }
     for (size_t i = 0; i < part->sum_count; i++) {
         const uint8_t *share = part->bytes + i * layout->share_bytes;
         part->sums[i] = kind == SEL_LSM_ROW ? row_sum(layout, share) : page_sum(layout, share);
     }
+}
+
+enum model_row_state model_row(const struct model_record *record) {
+    return record->row_count ? record->rows[record->row_count - 1].state : MODEL_ROW_NONE;
+}
+
+/* What the fields and part[1] say is the latest. */
+static void show_latest(struct model_record *record) {
+    const struct model_row *row = record->row_count ? &record->rows[record->row_count - 1] : NULL;
+    record->fields.has_row = row != NULL;
+    record->fields.row_replicated = row && row->replicated;
+    record->part[SEL_LSM_ROW] = row ? row->part : (struct model_part){0};
+}
+
+struct model_row *model_add_row(struct model *model, struct model_record *record, bool replicated) {
+    if (record->row_count == MODEL_ROWS)
+        return NULL;
+    struct model_row *row = &record->rows[record->row_count];
+    *row = (struct model_row){.state = MODEL_ROW_BEGUN, .replicated = replicated};
+    make_part(model->layout, &row->part, SEL_LSM_ROW, model->layout->row_slots, replicated,
+              record->key_id << 8 | record->row_count++);
+    show_latest(record);
+    return row;
+}
+
+void model_drop_row(struct model_record *record) {
+    struct model_row *row = &record->rows[--record->row_count];
+    free(row->part.bytes);
+    free(row->part.sums);
+    show_latest(record);
 }
 
 struct model_record *model_add(struct model *model, const struct model_spec *spec) {
@@ -95,16 +124,13 @@ struct model_record *model_add(struct model *model, const struct model_spec *spe
     record->number = model->count++;
     record->key_id = spec->key_id ? spec->key_id : record->number + 1;
     record->parent = spec->parent;
-    record->row = spec->has_row ? MODEL_ROW_THERE : MODEL_ROW_NONE;
     record->fields = (struct sel_lsm_record){.page_tokens = MODEL_PAGE_TOKENS,
                                              .tokens = spec->tokens,
                                              .parent_tokens = parent_tokens,
                                              .key = model_key(record->key_id, 0),
                                              .base_key = model_key(record->key_id, 1),
                                              .page_keys = record->keys,
-                                             .has_row = spec->has_row,
                                              .pages_replicated = spec->pages_replicated,
-                                             .row_replicated = spec->has_row && spec->row_replicated,
                                              .time_s = MODEL_TIME_S + record->number};
     memcpy(record->fields.ns, layout->ns, sizeof record->fields.ns);
     if (spec->parent)
@@ -117,9 +143,9 @@ struct model_record *model_add(struct model *model, const struct model_spec *spe
     if (count && spec->tokens % MODEL_PAGE_TOKENS == 0)
         record->keys[count - 1] = record->fields.key;
     uint32_t pages = sel_layout_end_page(layout, spec->tokens) - sel_layout_first_page(layout, parent_tokens);
-    make_part(layout, record, SEL_LSM_PAGES, pages, spec->pages_replicated);
+    make_part(layout, &record->part[0], SEL_LSM_PAGES, pages, spec->pages_replicated, record->key_id);
     if (spec->has_row)
-        make_part(layout, record, SEL_LSM_ROW, layout->row_slots, record->fields.row_replicated);
+        model_add_row(model, record, spec->row_replicated)->state = MODEL_ROW_THERE;
     return record;
 }
 
@@ -132,16 +158,14 @@ struct model_record *model_identify(struct model *model, const struct sel_lsm_re
                 own->tokens == fields->tokens && own->parent_tokens == fields->parent_tokens &&
                 sel_key_equal(&own->key, &fields->key) && sel_key_equal(&own->parent_key, &fields->parent_key) &&
                 sel_key_equal(&own->base_key, &fields->base_key) && own->page_key_count == fields->page_key_count &&
-                own->pages_replicated == fields->pages_replicated && (own->has_row || !fields->has_row) &&
-                (!fields->has_row || own->row_replicated == fields->row_replicated);
+                own->pages_replicated == fields->pages_replicated && (own->has_row || !fields->has_row);
     for (uint32_t i = 0; same && i < own->page_key_count; i++)
         same = sel_key_equal(&own->page_keys[i], &fields->page_keys[i]);
     return same ? record : NULL;
 }
 
-bool model_same_bytes(const struct model *model, const struct model_record *record, int kind, const uint8_t *bytes) {
+bool model_same_bytes(const struct model *model, const struct model_part *part, int kind, const uint8_t *bytes) {
     const struct sel_layout *layout = model->layout;
-    const struct model_part *part = &record->part[kind];
     bool same = true;
     for (size_t at = 0; at < part->count; at += layout->share_bytes) {
         const uint8_t *share = bytes + at, *own = part->bytes + at;

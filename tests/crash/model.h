@@ -13,6 +13,7 @@
 #define MODEL_PAGE_TOKENS 4
 #define MODEL_RANKS       2
 #define MODEL_TIME_S      1000
+#define MODEL_ROWS        6
 
 enum model_state {
     MODEL_BEGUN,     /* no header can be on the disk */
@@ -23,13 +24,29 @@ enum model_state {
     MODEL_FAILED,    /* reported */
     MODEL_ABANDONED
 };
-enum model_row { MODEL_ROW_NONE, MODEL_ROW_THERE, MODEL_ROW_REMOVING, MODEL_ROW_REMOVED };
+enum model_row_state {
+    MODEL_ROW_NONE,     /* never one */
+    MODEL_ROW_BEGUN,    /* no header can be on the disk; abandoned, too */
+    MODEL_ROW_FINISHED, /* finish was called: it may be on the disk */
+    MODEL_ROW_THERE,    /* reported; of a record's first row: as the record */
+    MODEL_ROW_REMOVING,
+    MODEL_ROW_REMOVED,
+    MODEL_ROW_FAILED
+};
 
 struct model_part {
     uint8_t *bytes;
     size_t count;
     uint64_t *sums;
     size_t sum_count;
+};
+
+/* A record's row gives way to none, and is written again [T2, T5]; each time it has bytes of its own here, and may be
+ * packed or not [K3]. */
+struct model_row {
+    enum model_row_state state;
+    bool replicated;
+    struct model_part part;
 };
 
 struct model_record {
@@ -39,11 +56,12 @@ struct model_record {
     struct sel_lsm_record fields;
     struct sel_key keys[8];
     enum model_state state;
-    enum model_row row;
     struct sel_location location; /* from COMMITTED on */
     unsigned children;            /* begun, finished, committed or being removed */
     unsigned readers;
-    struct model_part part[2];
+    struct model_part part[2]; /* pages, and the latest row's */
+    struct model_row rows[MODEL_ROWS];
+    uint32_t row_count;
 };
 
 struct model {
@@ -64,6 +82,10 @@ struct model_spec {
 };
 /* NULL: the model is full. */
 struct model_record *model_add(struct model *model, const struct model_spec *spec);
+/* Another row for the record: NULL when it had many. drop: forgets the latest again. */
+struct model_row *model_add_row(struct model *model, struct model_record *record, bool replicated);
+void model_drop_row(struct model_record *record);
+enum model_row_state model_row(const struct model_record *record); /* of the latest */
 /* Forgets the records from `count` on. */
 void model_cut(struct model *model, uint32_t count);
 
@@ -72,6 +94,6 @@ struct sel_key model_key(uint64_t key_id, uint32_t salt);
 struct model_record *model_identify(struct model *model, const struct sel_lsm_record *fields);
 
 /* Compares a part as it was read; padding is nobody's [I2]. */
-bool model_same_bytes(const struct model *model, const struct model_record *record, int kind, const uint8_t *bytes);
+bool model_same_bytes(const struct model *model, const struct model_part *part, int kind, const uint8_t *bytes);
 
 #endif

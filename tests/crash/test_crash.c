@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The crash test: a seeded random workload on the simulated disk and catalogue, cut at every step [D4, D5, D7, D8]. It
- * writes families of records in pieces, abandons some, removes leaves and rows, writes removed keys again, holds
- * readers, runs into the limit, stops and starts again; segments are so small that they are rolled, recycled and
+ * writes families of records in pieces, abandons some, removes leaves and rows, gives records new rows [T2, T5], packs
+ * pages and rows each for itself [K3], writes removed keys again, holds readers, runs into the limit, stops and starts again; segments are so small that they are rolled, recycled and
  * punched all the time. Shows faults 7, 11, 12 and 20 besides.
  *
  *   SELENE_TEST_SEEDS     how many seeds (default 200; 6 with sanitizers), SELENE_TEST_SEED the first one
@@ -30,11 +30,13 @@ struct held_reader {
     struct sel_op op;
     struct iovec iov;
     int part;
+    struct model_part want; /* the record's row may be another one when the reader is closed */
 };
 
 struct removal {
     struct sel_op op;
     struct model_record *record;
+    struct model_row *row;
     bool row_only, busy;
 };
 
@@ -48,7 +50,7 @@ struct workload {
     size_t removal_count;
     bool shrinking;
     bool sync_faults; /* now and then a sync fails, and what it should have made durable may be lost */
-    uint64_t full, rewritten, abandoned, rows_removed, removed, reopened;
+    uint64_t full, rewritten, abandoned, rows_removed, rows_written, removed, reopened;
     struct sel_lsm_stats stats; /* summed over openings */
 };
 
@@ -58,7 +60,7 @@ static uint64_t below(struct workload *load, uint64_t bound) { return sel_random
 
 static struct world_write *write_of(struct workload *load, const struct model_record *record) {
     for (int i = 0; i < WRITES; i++)
-        if (load->used[i] && load->writes[i].record == record)
+        if (load->used[i] && load->writes[i].record == record && load->writes[i].row == NULL)
             return &load->writes[i];
     return NULL;
 }
@@ -111,12 +113,27 @@ static void choose_record(struct workload *load, struct model_spec *spec) {
 static bool can_be_removed(struct workload *load, const struct model_record *record);
 static void start_removal(struct workload *load, struct model_record *record, bool row_only);
 
-static void start_write(struct workload *load) {
-    struct cut_run *run = load->run;
-    struct model_spec spec;
+static int free_slot(const struct workload *load) {
     int slot = 0;
     while (slot < WRITES && load->used[slot])
         slot++;
+    return slot;
+}
+
+static void begin_failed(struct workload *load, int rc) {
+    WORLD_CHECK(rc == SELENE_E_RETRY || rc == SELENE_E_NOSPACE || rc == SELENE_E_PARENT ||
+                    (rc == SELENE_E_DEGRADED && load->sync_faults),
+                "begin: %s", sel_error_name(rc));
+    struct model_record *victim = rc == SELENE_E_NOSPACE ? pick(load, can_be_removed) : NULL;
+    load->full += rc == SELENE_E_NOSPACE;
+    if (victim)
+        start_removal(load, victim, false);
+}
+
+static void start_write(struct workload *load) {
+    struct cut_run *run = load->run;
+    struct model_spec spec;
+    int slot = free_slot(load);
     if (slot == WRITES)
         return;
     choose_record(load, &spec);
@@ -131,29 +148,54 @@ static void start_write(struct workload *load) {
         return;
     }
     model_cut(&run->model, before);
-    WORLD_CHECK(rc == SELENE_E_RETRY || rc == SELENE_E_NOSPACE || rc == SELENE_E_PARENT ||
-                    (rc == SELENE_E_DEGRADED && load->sync_faults),
-                "begin: %s", sel_error_name(rc));
-    struct model_record *victim = rc == SELENE_E_NOSPACE ? pick(load, can_be_removed) : NULL;
-    load->full += rc == SELENE_E_NOSPACE;
-    if (victim)
-        start_removal(load, victim, false);
+    begin_failed(load, rc);
+}
+
+/* A row for a record that has none, or whose row is on its way out [T5]. */
+static bool can_get_row(struct workload *load, const struct model_record *record) {
+    enum model_row_state row = model_row(record);
+    for (int i = 0; i < WRITES; i++)
+        if (load->used[i] && load->writes[i].record == record)
+            return false;
+    return record->state == MODEL_COMMITTED && row != MODEL_ROW_THERE && record->row_count < MODEL_ROWS;
+}
+
+static void start_row(struct workload *load) {
+    struct cut_run *run = load->run;
+    int slot = free_slot(load);
+    struct model_record *record = slot < WRITES ? pick(load, can_get_row) : NULL;
+    if (record == NULL)
+        return;
+    model_add_row(&run->model, record, below(load, 2));
+    int rc = write_begin_row(&load->writes[slot], &run->world, record, &record->location);
+    load->used[slot] = rc == 0;
+    load->rows_written += rc == 0;
+    if (rc == 0)
+        return;
+    model_drop_row(record);
+    begin_failed(load, rc);
 }
 
 static void end_write(struct workload *load, int slot) {
     struct world_write *write = &load->writes[slot];
     load->used[slot] = false;
-    WORLD_CHECK(write->result == 0 || write->result == SELENE_E_PARENT ||
+    WORLD_CHECK(write->result == 0 || write->result == (write->row ? SELENE_E_GONE : SELENE_E_PARENT) ||
                     (write->result == SELENE_E_IO && load->sync_faults),
                 "finish: %s", sel_error_name(write->result));
+    if (write->row && write->result == SELENE_E_GONE)
+        WORLD_CHECK(write->record->state != MODEL_COMMITTED || model_row(write->record) == MODEL_ROW_REMOVING ||
+                        model_row(write->record) == MODEL_ROW_REMOVED,
+                    "record %u: gone, they say", write->record->number);
     sel_lsm_write_free(&write->write);
 }
 
 static void abandon(struct workload *load, int slot) {
     struct world_write *write = &load->writes[slot];
-    write->record->state = MODEL_ABANDONED;
-    if (write->record->parent)
-        write->record->parent->children--;
+    if (write->row == NULL) {
+        write->record->state = MODEL_ABANDONED;
+        if (write->record->parent)
+            write->record->parent->children--;
+    }
     load->used[slot] = false;
     load->abandoned++;
     sel_lsm_write_abandon(&write->write);
@@ -178,12 +220,13 @@ static void advance_write(struct workload *load, int slot) {
 /* ---- removing ---- */
 
 static bool can_be_removed(struct workload *load, const struct model_record *record) {
-    return record->state == MODEL_COMMITTED && record->children == 0 && record->row != MODEL_ROW_REMOVING &&
-           !write_of(load, record);
+    return record->state == MODEL_COMMITTED && record->children == 0 && !write_of(load, record);
 }
 
 static bool row_can_be_removed(struct workload *load, const struct model_record *record) {
-    return record->state == MODEL_COMMITTED && record->row == MODEL_ROW_THERE && !write_of(load, record);
+    enum model_row_state row = model_row(record);
+    return record->state == MODEL_COMMITTED && !write_of(load, record) &&
+           (row == MODEL_ROW_THERE || ((row == MODEL_ROW_BEGUN || row == MODEL_ROW_FINISHED) && below(load, 4) == 0));
 }
 
 static void removal_done(struct sel_op *op) {
@@ -192,7 +235,9 @@ static void removal_done(struct sel_op *op) {
     WORLD_CHECK(op->result == 0, "remove: %s", sel_error_name(op->result));
     removal->busy = false;
     if (removal->row_only) {
-        record->row = MODEL_ROW_REMOVED;
+        removal->row->state = MODEL_ROW_REMOVED;
+        if (removal->row != &record->rows[record->row_count - 1])
+            return; /* a new one is being written */
         record->location.row = 0;
         record->location.row_blocks = 0;
         return;
@@ -213,7 +258,8 @@ static void start_removal(struct workload *load, struct model_record *record, bo
         sel_lsm_remove(load->run->world.lsm, &record->location, &removal->op);
         return;
     }
-    record->row = MODEL_ROW_REMOVING;
+    removal->row = &record->rows[record->row_count - 1];
+    removal->row->state = MODEL_ROW_REMOVING;
     load->rows_removed++;
     struct sel_lsm_record rest = record->fields;
     rest.has_row = rest.row_replicated = false;
@@ -224,7 +270,7 @@ static void start_removal(struct workload *load, struct model_record *record, bo
 
 static bool can_be_read(struct workload *load, const struct model_record *record) {
     (void)load;
-    return record->state == MODEL_COMMITTED && record->row != MODEL_ROW_REMOVING;
+    return record->state == MODEL_COMMITTED;
 }
 
 static void read_done(struct sel_op *op) {
@@ -232,8 +278,8 @@ static void read_done(struct sel_op *op) {
 }
 
 static void release_reader(const struct model *model, struct held_reader *held) {
-    WORLD_CHECK(model_same_bytes(model, held->record, held->part, held->iov.iov_base),
-                "record %u, part %d: wrong bytes", held->record->number, held->part);
+    WORLD_CHECK(model_same_bytes(model, &held->want, held->part, held->iov.iov_base), "record %u, part %d: wrong bytes",
+                held->record->number, held->part);
     sel_lsm_reader_close(&held->reader);
     free(held->iov.iov_base);
     held->record = NULL;
@@ -248,8 +294,9 @@ static void turn_reader(struct workload *load, struct held_reader *held) {
     held->record = pick(load, can_be_read);
     if (held->record == NULL)
         return;
-    held->part = held->record->row == MODEL_ROW_THERE && below(load, 2) ? SEL_LSM_ROW : SEL_LSM_PAGES;
-    held->iov.iov_len = held->record->part[held->part].count;
+    held->part = model_row(held->record) == MODEL_ROW_THERE && below(load, 2) ? SEL_LSM_ROW : SEL_LSM_PAGES;
+    held->want = held->record->part[held->part];
+    held->iov.iov_len = held->want.count;
     held->iov.iov_base = aligned_alloc(4096, held->iov.iov_len);
     assert_non_null(held->iov.iov_base);
     sel_op_init(&held->op, read_done);
@@ -314,7 +361,7 @@ static void check_limit(const struct world *world) {
 
 static void act(struct workload *load) {
     struct model_record *record;
-    uint64_t action = below(load, 12);
+    uint64_t action = below(load, 14);
     /* By turns more is written than removed and the other way round, so that whole segments die. */
     if (load->shrinking && action >= 4 && action < 8)
         action = 0;
@@ -327,7 +374,7 @@ static void act(struct workload *load) {
             start_removal(load, record, false);
         break;
     case 1:
-        if (load->removal_count % 2 && (record = pick(load, row_can_be_removed)) != NULL)
+        if ((record = pick(load, row_can_be_removed)) != NULL)
             start_removal(load, record, true);
         break;
     case 2:
@@ -341,6 +388,9 @@ static void act(struct workload *load) {
     case 6:
     case 7:
         start_write(load);
+        break;
+    case 8:
+        start_row(load);
         break;
     default:
         advance_write(load, (int)below(load, WRITES));
@@ -400,7 +450,7 @@ static void cut_at_every_step(void **state) {
     static struct cut_run run;
     uint64_t seeds = test_count("SELENE_TEST_SEEDS", SEEDS), first = test_count("SELENE_TEST_SEED", 1);
     uint64_t cuts = 0, visited = 0, recovered = 0, torn = 0, removed = 0, full = 0, rewritten = 0, double_cuts = 0;
-    uint64_t recycled = 0, punched = 0, copied = 0, groups = 0, reopened = 0;
+    uint64_t recycled = 0, punched = 0, copied = 0, groups = 0, reopened = 0, rows_removed = 0, rows_written = 0;
     for (uint64_t seed = first; seed < first + seeds; seed++) {
         run_seed(seed, test_count("SELENE_TEST_STEP", 0), &load, &run);
         cuts += run.cuts;
@@ -416,7 +466,11 @@ static void cut_at_every_step(void **state) {
         copied += load.stats.copied_forward_bytes;
         groups += load.stats.groups;
         reopened += load.reopened;
+        rows_removed += load.rows_removed;
+        rows_written += load.rows_written;
     }
+    printf("%llu rows removed, %llu written again\n", (unsigned long long)rows_removed,
+           (unsigned long long)rows_written);
     printf("%llu groups, %llu clean stops, %llu segments recycled, %llu bytes punched, %llu copied forward\n",
            (unsigned long long)groups, (unsigned long long)reopened, (unsigned long long)recycled,
            (unsigned long long)punched, (unsigned long long)copied);

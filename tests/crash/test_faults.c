@@ -226,7 +226,7 @@ static void reading_is_deep(void **state) {
         struct reading *r = &readings[i];
         world_wait(&scene.world, &r->op);
         assert_ok(r->op.result);
-        assert_true(model_same_bytes(&scene.model, r->record, 0, r->iov.iov_base));
+        assert_true(model_same_bytes(&scene.model, &r->record->part[0], 0, r->iov.iov_base));
     }
     sel_disk_sim_get_stats(scene.world.sim, &stats);
     assert_int_equal(stats.reads_in_flight_max, READS);

@@ -52,7 +52,7 @@ static void open_flipped(const struct flip *flip, bool absent, const struct sel_
         if (seen && seen->has_row)
             WORLD_CHECK(world_read(&twin, record, &seen->location, 1) == 0 || (row_hit && !absent),
                         "record %u: the row is not right", i);
-        WORLD_CHECK(!seen || seen->has_row || record->row == MODEL_ROW_NONE || row_hit || row_head,
+        WORLD_CHECK(!seen || seen->has_row || model_row(record) == MODEL_ROW_NONE || row_hit || row_head,
                     "record %u: the row is lost", i);
     }
     world_check(&twin);

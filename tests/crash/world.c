@@ -87,7 +87,8 @@ static int visit(void *context, const struct sel_lsm_record *fields, const struc
     struct world_seen *seen = world_find(world, &fields->key);
     WORLD_CHECK(seen == NULL, "records %u and %u are told, which have one key", seen->record->number, record->number);
     seen = &world->seen[world->seen_count++];
-    *seen = (struct world_seen){.record = record, .location = *location, .has_row = fields->has_row};
+    *seen = (struct world_seen){
+        .record = record, .location = *location, .has_row = fields->has_row, .row_replicated = fields->row_replicated};
     return 0;
 }
 
@@ -161,11 +162,16 @@ static void write_done(struct sel_op *op) {
     struct world_write *write = SEL_CONTAINER(op, struct world_write, done);
     struct model_record *record = write->record;
     write->result = op->result;
+    if (op->result == 0)
+        record->location = sel_lsm_write_location(write->write);
+    if (write->row) {
+        if (write->row->state < MODEL_ROW_REMOVING)
+            write->row->state = op->result ? MODEL_ROW_FAILED : MODEL_ROW_THERE;
+        return;
+    }
     record->state = op->result ? MODEL_FAILED : MODEL_COMMITTED;
     if (op->result && record->parent)
         record->parent->children--;
-    if (op->result == 0)
-        record->location = sel_lsm_write_location(write->write);
 }
 
 int write_begin(struct world_write *write, struct world *world, struct model_record *record,
@@ -190,6 +196,18 @@ int write_begin(struct world_write *write, struct world *world, struct model_rec
     return 0;
 }
 
+int write_begin_row(struct world_write *write, struct world *world, struct model_record *record,
+                    const struct sel_location *location) {
+    struct model_row *row = &record->rows[record->row_count - 1];
+    memset(write, 0, sizeof *write);
+    write->world = world;
+    write->record = record;
+    write->row = row;
+    write->result = 1;
+    write->iov[write->pieces++] = (struct iovec){row->part.bytes, row->part.count};
+    return sel_lsm_write_row_begin(world->lsm, world->model->layout, &record->fields, location, &write->write);
+}
+
 void write_send(struct world_write *write) {
     struct iovec *iov = &write->iov[write->sent];
     const struct model_part *pages = &write->record->part[0];
@@ -203,7 +221,10 @@ void write_send(struct world_write *write) {
 void write_finish(struct world_write *write) {
     sel_op_init(&write->done, write_done);
     write->finished = true;
-    write->record->state = MODEL_FINISHED;
+    if (write->row == NULL)
+        write->record->state = MODEL_FINISHED;
+    else if (write->row->state == MODEL_ROW_BEGUN)
+        write->row->state = MODEL_ROW_FINISHED;
     sel_lsm_write_finish(write->write, write->record->part[0].sums, write->record->part[1].sums, &write->done);
 }
 
@@ -214,47 +235,90 @@ bool write_busy(const struct world_write *write) {
     return busy;
 }
 
+static int send_whole(struct world_write *write) {
+    while (write->sent < write->pieces)
+        write_send(write);
+    write_finish(write);
+    while (write_busy(write))
+        world_turn(write->world);
+    sel_lsm_write_free(&write->write);
+    return write->result;
+}
+
 int write_whole(struct world *world, struct model_record *record) {
     struct world_write write;
     int rc;
     while ((rc = write_begin(&write, world, record, NULL)) == SELENE_E_RETRY)
         world_turn(world);
-    if (rc)
-        return rc;
-    while (write.sent < write.pieces)
-        write_send(&write);
-    write_finish(&write);
-    while (write_busy(&write))
+    return rc ? rc : send_whole(&write);
+}
+
+int write_whole_row(struct world *world, struct model_record *record, const struct sel_location *location) {
+    struct world_write write;
+    int rc;
+    while ((rc = write_begin_row(&write, world, record, location)) == SELENE_E_RETRY)
         world_turn(world);
-    sel_lsm_write_free(&write.write);
-    return write.result;
+    return rc ? rc : send_whole(&write);
 }
 
 /* ---- reading and removing ---- */
 
-int world_read(struct world *world, const struct model_record *record, const struct sel_location *location, int kind) {
-    const struct model_part *part = &record->part[kind];
+static bool is_part(const struct model_part *part, const uint64_t *sums, size_t count) {
+    return count == part->sum_count && memcmp(sums, part->sums, count * sizeof *sums) == 0;
+}
+
+/* A part of `bytes` bytes; what it is, among `count` candidates, is told by its checksums. Bytes that do not agree with
+ * them are a miss; bytes that do are the right ones. */
+static int read_part(struct world *world, const struct sel_lsm_record *fields, const struct sel_location *location,
+                     int kind, const struct model_part *const candidates[], size_t count, size_t *which) {
     struct sel_lsm_reader *reader;
     struct sel_op op;
-    uint8_t *memory = aligned_alloc(4096, part->count);
+    uint8_t *memory = aligned_alloc(4096, candidates[0]->count);
     assert_non_null(memory);
-    struct iovec iov = {memory, part->count};
+    struct iovec iov = {memory, candidates[0]->count};
     sel_op_init(&op, piece_done);
-    sel_lsm_reader_open(world->lsm, world->model->layout, &record->fields, location, (enum sel_lsm_part)kind, &iov, 1,
-                        &reader, &op);
+    sel_lsm_reader_open(world->lsm, world->model->layout, fields, location, (enum sel_lsm_part)kind, &iov, 1, &reader,
+                        &op);
     world_wait(world, &op);
     if (op.result == 0) {
-        size_t count;
-        const uint64_t *sums = sel_lsm_reader_sums(reader, &count);
-        WORLD_CHECK(count == part->sum_count && memcmp(sums, part->sums, count * sizeof *sums) == 0,
-                    "record %u, part %d: wrong checksums", record->number, kind);
-        /* Bytes that do not agree with their checksum are a miss; bytes that do are the right ones. */
-        if (!model_same_bytes(world->model, record, kind, memory))
+        size_t sum_count;
+        const uint64_t *sums = sel_lsm_reader_sums(reader, &sum_count);
+        for (*which = 0; *which < count && !is_part(candidates[*which], sums, sum_count);)
+            ++*which;
+        WORLD_CHECK(*which < count, "record %llu, part %d: wrong checksums",
+                    (unsigned long long)fields->time_s - MODEL_TIME_S, kind);
+        if (!model_same_bytes(world->model, candidates[*which], kind, memory))
             op.result = SELENE_E_CORRUPT;
     }
     sel_lsm_reader_close(&reader);
     free(memory);
     return op.result;
+}
+
+int world_read(struct world *world, const struct model_record *record, const struct sel_location *location, int kind) {
+    const struct model_part *part = &record->part[kind];
+    size_t which;
+    return read_part(world, &record->fields, location, kind, &part, 1, &which);
+}
+
+int world_read_row(struct world *world, const struct model_record *record, const struct sel_location *location,
+                   bool replicated, const struct model_row **which) {
+    const struct model_row *rows[MODEL_ROWS];
+    const struct model_part *parts[MODEL_ROWS];
+    struct sel_lsm_record fields = record->fields;
+    size_t count = 0, found;
+    *which = NULL;
+    fields.row_replicated = replicated;
+    for (uint32_t i = 0; i < record->row_count; i++)
+        if (record->rows[i].replicated == replicated) {
+            parts[count] = &record->rows[i].part;
+            rows[count++] = &record->rows[i];
+        }
+    WORLD_CHECK(count > 0, "record %u never had a row like the one that is told of", record->number);
+    int rc = read_part(world, &fields, location, SEL_LSM_ROW, parts, count, &found);
+    if (rc == 0)
+        *which = rows[found];
+    return rc;
 }
 
 int world_remove(struct world *world, const struct sel_location *location) {

@@ -14,7 +14,7 @@
 struct world_seen { /* what the visitor was told and did not refuse */
     struct model_record *record;
     struct sel_location location;
-    bool has_row;
+    bool has_row, row_replicated;
 };
 
 struct world {
@@ -38,10 +38,11 @@ struct world {
     unsigned refused, turns;
 };
 
-/* A write of one record: data in up to three pieces. */
+/* A write of one record, data in up to three pieces, or of a new row. */
 struct world_write {
     struct world *world;
     struct model_record *record;
+    struct model_row *row; /* only that */
     struct sel_lsm_write *write;
     struct sel_op ops[4], done;
     struct iovec iov[4];
@@ -67,14 +68,21 @@ struct world_seen *world_find(struct world *world, const struct sel_key *key);
 /* What begin answers; then piece by piece, then finish. */
 int write_begin(struct world_write *write, struct world *world, struct model_record *record,
                 struct sel_lsm_write *parent);
+/* The same for the record's latest row alone; the record lies at `location`. */
+int write_begin_row(struct world_write *write, struct world *world, struct model_record *record,
+                    const struct sel_location *location);
 void write_send(struct world_write *write); /* the next piece */
 void write_finish(struct world_write *write);
 bool write_busy(const struct world_write *write); /* something is in flight */
 /* Begins (turning while the answer is RETRY), sends all, waits for the commit. */
 int write_whole(struct world *world, struct model_record *record);
+int write_whole_row(struct world *world, struct model_record *record, const struct sel_location *location);
 
 /* Reads one part and compares it: 0, or the store's error. */
 int world_read(struct world *world, const struct model_record *record, const struct sel_location *location, int part);
+/* Reads a row and finds out which of the record's rows it is. */
+int world_read_row(struct world *world, const struct model_record *record, const struct sel_location *location,
+                   bool replicated, const struct model_row **which);
 int world_remove(struct world *world, const struct sel_location *location);
 void world_check(struct world *world); /* sel_lsm_check */
 
