@@ -78,9 +78,9 @@ static void check_node(void *context, struct sel_node *node) {
         check->parked++;
     else
         check->clean += sel_memory_slots(memory);
-    if (!(node->flags & (SEL_BAD_DISK | SEL_DOOMED)) &&
-        node->tier[SEL_TIER_MEMORY].parked == node->tier[SEL_TIER_DISK].present)
-        fail(check, "parked beside on disk", node->tier[SEL_TIER_MEMORY].parked, !node->tier[SEL_TIER_DISK].present);
+    bool parked = !sel_node_pages_readable(node, SEL_TIER_DISK);
+    if (!(node->flags & (SEL_BAD_DISK | SEL_DOOMED)) && node->tier[SEL_TIER_MEMORY].parked != parked)
+        fail(check, "parked beside what the disk has", node->tier[SEL_TIER_MEMORY].parked, parked);
 }
 
 static void check_publish(struct check *check, const struct sel_publish *publish) {

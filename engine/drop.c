@@ -23,36 +23,16 @@ enum sel_tier sel_pin_lowest(selene_store *store, struct sel_node *node) {
     return tier;
 }
 
-/* The row of a memory copy goes, the pages stay. */
-static void drop_memory_row(selene_store *store, struct sel_node *node) {
-    struct sel_copy_part none = {0};
-    struct sel_memory *memory = node->memory;
-    struct sel_copy_part row = memory->row;
-    bool parked = node->tier[SEL_TIER_MEMORY].parked;
-    sel_node_count(store, node, SEL_TIER_MEMORY, -1);
-    if (!parked)
-        store->clean_slots -= row.count;
-    memory->row = none;
-    sel_node_count(store, node, SEL_TIER_MEMORY, 1);
-    sel_copy_part_destroy(store, &row);
-    node->flags &= (uint16_t)~SEL_BAD_MEMORY_ROW;
-}
-
 static void drop_disk_row(selene_store *store, struct sel_node *node) {
     struct sel_lsm_record record;
     struct sel_key *keys = NULL;
-    node->flags &= (uint16_t)~SEL_BAD_DISK_ROW;
-    sel_node_count(store, node, SEL_TIER_DISK, -1);
     /* Without the memory to say so the row stays on disk unread, until the record goes. */
     if (sel_node_describe(store, node, &record, &keys) == 0) {
         record.has_row = false;
         sel_lsm_remove_row(store->lsm, &record, &node->disk, NULL);
     }
-    node->disk.row = 0;
-    node->disk.row_blocks = 0;
-    node->flags &= (uint16_t)~SEL_DISK_ROW_PACKED;
-    sel_node_count(store, node, SEL_TIER_DISK, 1);
     free(keys);
+    sel_disk_forget_row(store, node);
 }
 
 /* Does what the flags ask for where no pin is in the way; never frees the node. */
@@ -61,16 +41,23 @@ static void leave_tiers(selene_store *store, struct sel_node *node) {
     if ((node->flags & (SEL_BAD_MEMORY | SEL_DOOMED)) && memory->present && memory->pins == 0)
         sel_memory_detach(store, node);
     if ((node->flags & SEL_BAD_MEMORY_ROW) && memory->present && memory->pins == 0)
-        drop_memory_row(store, node);
+        sel_memory_drop_row(store, node);
     if ((node->flags & (SEL_BAD_DISK | SEL_DOOMED)) && disk->present && disk->pins == 0)
         sel_disk_detach(store, node);
     if ((node->flags & SEL_BAD_DISK_ROW) && disk->present && disk->pins == 0)
         drop_disk_row(store, node);
+    sel_memory_refresh(store, node);
 }
 
 void sel_settle(selene_store *store, struct sel_node *node) {
+    bool barren = node->flags & SEL_BARREN;
     leave_tiers(store, node);
-    sel_tree_release(store->tree, &node);
+    sel_thin_settle(store, node);
+    node->flags &= (uint16_t)~SEL_BARREN;
+    if (barren && !node->child)
+        sel_thin_barren(store, node);
+    else
+        sel_thin_release(store, &node);
 }
 
 /* The first leaf under a node in walking order. */
@@ -112,7 +99,7 @@ void sel_doom(selene_store *store, struct sel_node *top) {
     }
     for (struct sel_node *leaf = first_leaf(top), *next; leaf; leaf = next) {
         next = next_leaf(top, leaf);
-        sel_tree_release(store->tree, &leaf);
+        sel_thin_release(store, &leaf);
     }
 }
 
@@ -138,6 +125,5 @@ void sel_copy_failed(selene_store *store, struct sel_node *node, enum sel_tier t
     sel_log_warning(&store->log, "a record's %s in %s failed (%s) and is dropped there: tokens %" PRIu32,
                     part == SEL_LSM_ROW ? "row" : "pages", tier == SEL_TIER_MEMORY ? "memory" : "disk",
                     sel_error_text(code), node->tokens);
-    if (tier == SEL_TIER_DISK && part == SEL_LSM_PAGES)
-        sel_memory_set_parked(store, node, true); /* no lower tier has it any more */
+    sel_memory_refresh(store, node); /* no lower tier has it any more */
 }

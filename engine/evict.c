@@ -39,14 +39,22 @@ static void warn_of_drop(selene_store *store) {
     *warned = true;
 }
 
-static void evict_from_memory(selene_store *store, struct sel_node *node) {
-    if (node->tier[SEL_TIER_MEMORY].parked && store->lsm) {
+static void leave_memory(selene_store *store, struct sel_node *node) {
+    if (node->tier[SEL_TIER_MEMORY].parked && store->lsm && !sel_node_pages_readable(node, SEL_TIER_DISK)) {
         store->stats.dropped_records++;
         warn_of_drop(store);
     }
     store->stats.evictions[SEL_TIER_MEMORY]++;
     sel_memory_detach(store, node);
-    sel_tree_release(store->tree, &node);
+}
+
+/* Without a row on disk the pages there are of no more use than without a record, unless a child needs them. */
+static void evict_from_memory(selene_store *store, struct sel_node *node) {
+    leave_memory(store, node);
+    if (node->tier[SEL_TIER_DISK].present)
+        sel_thin_barren(store, node);
+    else
+        sel_thin_release(store, &node);
 }
 
 bool sel_slots_obtain(selene_store *store, uint32_t *ids, uint32_t count, uint32_t reserve) {
@@ -94,11 +102,60 @@ struct sel_removal {
     struct sel_list link; /* in store->removals */
     selene_store *store;
     struct sel_location location;
+    struct sel_node
+        *thinned; /* only its row goes: pinned on disk meanwhile, also while a failed one waits. NULL: all */
     bool failed;
 };
 
+static void thinned_end(struct sel_removal *removal) {
+    sel_list_remove(&removal->link);
+    sel_unpin(removal->store, removal->thinned, SEL_TIER_DISK);
+    free(removal);
+}
+
+static void thinned_done(struct sel_removal *removal, int result) {
+    selene_store *store = removal->store;
+    struct sel_node *node = removal->thinned;
+    node->flags &= (uint16_t)~SEL_THINNING_DISK;
+    if (result == 0) {
+        sel_disk_forget_row(store, node);
+        store->stats.rows_thinned[SEL_TIER_DISK]++;
+    }
+    sel_memory_refresh(store, node);
+    if (result && result != SELENE_E_GONE) { /* usable again, and not counted [T6] */
+        removal->failed = true;
+        store->removals_failed++;
+        return;
+    }
+    thinned_end(removal);
+}
+
+/* Where the record is now, if its row is still to go. */
+static void thinned_submit(struct sel_removal *removal) {
+    selene_store *store = removal->store;
+    struct sel_node *node = removal->thinned;
+    struct sel_lsm_record record;
+    struct sel_key *keys = NULL;
+    int result = SELENE_E_GONE;
+    removal->failed = false;
+    if (sel_node_row_readable(node, SEL_TIER_DISK) && sel_thin_wanted(store, node, SEL_TIER_DISK))
+        result = sel_node_describe(store, node, &record, &keys);
+    if (result) {
+        thinned_end(removal);
+        return;
+    }
+    record.has_row = record.row_replicated = false;
+    node->flags |= SEL_THINNING_DISK;
+    sel_lsm_remove_row(store->lsm, &record, &node->disk, &removal->op);
+    free(keys);
+}
+
 static void removal_done(struct sel_op *op) {
     struct sel_removal *removal = SEL_CONTAINER(op, struct sel_removal, op);
+    if (removal->thinned) {
+        thinned_done(removal, op->result);
+        return;
+    }
     if (op->result && op->result != SELENE_E_GONE) { /* what is not there any more needs no second try */
         removal->failed = true;
         removal->store->removals_failed++;
@@ -114,7 +171,9 @@ void sel_removals_step(selene_store *store) {
     store->removals_failed = 0;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
-        if (removal->failed && removal->location.sequence == 0) {
+        if (removal->failed && removal->thinned) {
+            thinned_submit(removal);
+        } else if (removal->failed && removal->location.sequence == 0) {
             sel_list_remove(&removal->link); /* given up by the record store itself */
             free(removal);
         } else if (removal->failed) {
@@ -130,7 +189,7 @@ void sel_removals_moved(selene_store *store, const struct sel_location *from, co
         return;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
-        if (removal->failed && removal->location.sequence == from->sequence)
+        if (removal->failed && !removal->thinned && removal->location.sequence == from->sequence)
             removal->location = *to;
     }
 }
@@ -141,15 +200,29 @@ void sel_removals_free(selene_store *store) {
         free(SEL_LIST_ENTRY(link, struct sel_removal, link));
 }
 
-static void remove_from_disk(selene_store *store, const struct sel_location *location) {
+static struct sel_removal *removal_create(selene_store *store, const struct sel_location *location) {
     struct sel_removal *removal = calloc(1, sizeof *removal);
-    if (removal) {
-        removal->store = store;
-        removal->location = *location;
-        sel_op_init(&removal->op, removal_done);
-        sel_list_init(&removal->link);
-        sel_list_add_tail(&store->removals, &removal->link);
-    }
+    if (!removal)
+        return NULL;
+    removal->store = store;
+    removal->location = *location;
+    sel_op_init(&removal->op, removal_done);
+    sel_list_init(&removal->link);
+    sel_list_add_tail(&store->removals, &removal->link);
+    return removal;
+}
+
+void sel_disk_thin_row(selene_store *store, struct sel_node *node) {
+    struct sel_removal *removal = removal_create(store, &node->disk);
+    if (!removal)
+        return; /* the row stays */
+    removal->thinned = node;
+    sel_pin(store, node, SEL_TIER_DISK);
+    thinned_submit(removal);
+}
+
+static void remove_from_disk(selene_store *store, const struct sel_location *location) {
+    struct sel_removal *removal = removal_create(store, location);
     /* Without memory for a second try the removal has one. */
     sel_lsm_remove(store->lsm, location, removal ? &removal->op : NULL);
 }
@@ -160,8 +233,18 @@ void sel_disk_detach(selene_store *store, struct sel_node *node) {
         remove_from_disk(store, &node->disk);
     sel_tree_remove_from(store->tree, node, SEL_TIER_DISK);
     node->disk = (struct sel_location){0};
-    node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW | SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
-    sel_memory_set_parked(store, node, true);
+    node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW | SEL_THIN_DISK | SEL_HOLD_DISK |
+                                SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
+    sel_memory_refresh(store, node);
+    sel_thin_refresh_above(store, node);
+}
+
+void sel_disk_forget_row(selene_store *store, struct sel_node *node) {
+    sel_node_count(store, node, SEL_TIER_DISK, -1);
+    node->disk.row = 0;
+    node->disk.row_blocks = 0;
+    node->flags &= (uint16_t) ~(SEL_BAD_DISK_ROW | SEL_DISK_ROW_PACKED);
+    sel_node_count(store, node, SEL_TIER_DISK, 1);
 }
 
 bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_room *room) {
@@ -179,10 +262,13 @@ bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_ro
          * of the next, and so on for ever. */
         if (!room->only_colder && victim->last_use < room->use &&
             victim->tier[SEL_TIER_MEMORY].position != SEL_TREE_NOWHERE)
-            evict_from_memory(store, victim);
+            leave_memory(store, victim);
         store->stats.evictions[SEL_TIER_DISK]++;
         sel_disk_detach(store, victim);
-        sel_tree_release(store->tree, &victim);
+        if (victim->tier[SEL_TIER_MEMORY].present)
+            sel_thin_barren(store, victim);
+        else
+            sel_thin_release(store, &victim);
     }
     store->disk_stuck = false;
     return true;

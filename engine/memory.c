@@ -84,15 +84,23 @@ static void count_copy(selene_store *store, const struct sel_node *node, int sig
     sel_node_count(store, node, SEL_TIER_MEMORY, sign);
 }
 
+bool sel_memory_row_kept(const struct sel_node *node) {
+    const struct sel_memory *memory = node->memory;
+    return memory && memory->row.count > 0 && !(node->flags & (SEL_BAD_MEMORY_ROW | SEL_THIN_MEMORY));
+}
+
+/* A bad copy on disk is about to leave. */
+static bool parked(const struct sel_node *node) { return !sel_node_pages_readable(node, SEL_TIER_DISK); }
+
 int sel_memory_attach(selene_store *store, struct sel_node *node, struct sel_memory **memory) {
-    bool parked = !sel_node_pages_readable(node, SEL_TIER_DISK); /* a bad copy there is about to leave */
     SEL_CHECK(node->memory == NULL);
-    int result = sel_tree_add_to(store->tree, node, SEL_TIER_MEMORY, parked);
+    node->memory = *memory;
+    int result = sel_tree_add_to(store->tree, node, SEL_TIER_MEMORY, parked(node));
     if (result) {
+        node->memory = NULL;
         sel_memory_destroy(store, memory);
         return result;
     }
-    node->memory = *memory;
     *memory = NULL;
     count_copy(store, node, 1);
     return 0;
@@ -106,6 +114,17 @@ void sel_memory_attach_row(selene_store *store, struct sel_node *node, struct se
     memory->row = *row;
     memset(row, 0, sizeof *row);
     count_copy(store, node, 1);
+    sel_memory_refresh(store, node);
+}
+
+void sel_memory_drop_row(selene_store *store, struct sel_node *node) {
+    struct sel_memory *memory = node->memory;
+    struct sel_copy_part row = memory->row;
+    count_copy(store, node, -1);
+    memset(&memory->row, 0, sizeof memory->row);
+    count_copy(store, node, 1);
+    sel_copy_part_destroy(store, &row);
+    node->flags &= (uint16_t) ~(SEL_BAD_MEMORY_ROW | SEL_THIN_MEMORY);
 }
 
 void sel_memory_detach(selene_store *store, struct sel_node *node) {
@@ -114,14 +133,14 @@ void sel_memory_detach(selene_store *store, struct sel_node *node) {
     count_copy(store, node, -1);
     sel_tree_remove_from(store->tree, node, SEL_TIER_MEMORY);
     node->memory = NULL;
-    node->flags &= (uint16_t) ~(SEL_BAD_MEMORY | SEL_BAD_MEMORY_ROW);
+    node->flags &= (uint16_t) ~(SEL_BAD_MEMORY | SEL_BAD_MEMORY_ROW | SEL_THIN_MEMORY | SEL_HOLD_MEMORY);
     sel_memory_destroy(store, &memory);
 }
 
-void sel_memory_set_parked(selene_store *store, struct sel_node *node, bool parked) {
-    if (!node->memory || node->tier[SEL_TIER_MEMORY].parked == parked)
+void sel_memory_refresh(selene_store *store, struct sel_node *node) {
+    if (!node->memory || node->tier[SEL_TIER_MEMORY].parked == parked(node))
         return;
     count_copy(store, node, -1);
-    sel_tree_set_parked(store->tree, node, SEL_TIER_MEMORY, parked);
+    sel_tree_set_parked(store->tree, node, SEL_TIER_MEMORY, parked(node));
     count_copy(store, node, 1);
 }

@@ -78,7 +78,7 @@ bool sel_node_row_readable(const struct sel_node *node, enum sel_tier tier) {
         return false;
     if (tier == SEL_TIER_MEMORY)
         return memory->row.count > 0 && !(node->flags & SEL_BAD_MEMORY_ROW);
-    return node->disk.row != 0 && !(node->flags & SEL_BAD_DISK_ROW);
+    return node->disk.row != 0 && !(node->flags & (SEL_BAD_DISK_ROW | SEL_THINNING_DISK));
 }
 
 int sel_node_tier(const struct sel_node *node, enum sel_lsm_part part) {

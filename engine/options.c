@@ -10,6 +10,7 @@
 #define SEL_ACTIVE_REQUESTS_MAX 65536
 #define SEL_PAGE_GROUP_MAX      65536
 #define SEL_WORKER_THREADS_MAX  256
+#define SEL_SPARE_ROWS_MAX      64 /* each commit looks at so many ancestors */
 /* Room for one small page segment and one row segment, what is kept ahead, and the index: below, nothing would ever be
  * written and the empty index alone could exceed the limit [D6]. */
 #define SEL_DISK_LIMIT_MIN (UINT64_C(4) << 20)
@@ -75,6 +76,9 @@ int sel_options_check(const struct selene_options *options, struct selene_messag
     if (options->worker_threads > SEL_WORKER_THREADS_MAX)
         return sel_fail(message, SELENE_E_INVALID, "worker_threads: %" PRIu32 ", expected at most %d",
                         options->worker_threads, SEL_WORKER_THREADS_MAX);
+    if (options->spare_rows > SEL_SPARE_ROWS_MAX)
+        return sel_fail(message, SELENE_E_INVALID, "spare_rows: %" PRIu32 ", expected at most %d", options->spare_rows,
+                        SEL_SPARE_ROWS_MAX);
     if (options->durability != SELENE_RELAXED && options->durability != SELENE_STRICT)
         return sel_fail(message, SELENE_E_INVALID, "durability: %d, expected SELENE_RELAXED (0) or SELENE_STRICT (1)",
                         options->durability);

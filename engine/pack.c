@@ -126,7 +126,8 @@ static void compared(struct sel_draft *draft, int result) {
     if (draft->result) {
         sel_draft_give_up(draft, draft->result);
     } else {
-        draft->pages_packed = store->pages_pack = draft->page_compare.identical;
+        if (draft->page_count)
+            draft->pages_packed = store->pages_pack = draft->page_compare.identical;
         if (store->layout->row_slots)
             draft->row_packed = store->row_pack = draft->row_compare.identical;
         /* Without slots for it the publish waits. */
@@ -145,7 +146,7 @@ void sel_draft_compare(struct sel_draft *draft) {
     const struct sel_publish *publish = draft->publish;
     struct sel_device *device = publish->store->device;
     draft->comparing = true;
-    draft->in_flight = 1;
+    draft->in_flight = draft->page_count > 0;
     draft->page_compare = (struct sel_compare){.items = draft->items,
                                                .item_count = draft->page_count,
                                                .planes = publish->store->planes,
@@ -153,12 +154,13 @@ void sel_draft_compare(struct sel_draft *draft) {
                                                .block_limit = publish->store->options.block_count};
     sel_op_init(&draft->page_compare.op, page_compare_done);
     if (publish->store->layout->row_slots) {
-        draft->in_flight = 2;
+        draft->in_flight++;
         draft->row_compare = (struct sel_compare){.row = true, .rows = publish->rows, .wait = publish->wait};
         sel_op_init(&draft->row_compare.op, row_compare_done);
         device->ops->compare(device, &draft->row_compare);
     }
-    device->ops->compare(device, &draft->page_compare);
+    if (draft->page_count)
+        device->ops->compare(device, &draft->page_compare);
 }
 
 void sel_draft_stop(struct sel_draft *draft) {

@@ -22,6 +22,8 @@ static void publish_end(struct sel_publish *publish) {
     sel_list_remove(&publish->waiting);
     if (publish->parent)
         sel_unpin(store, publish->parent, publish->parent_tier);
+    if (publish->thinned)
+        sel_unpin(store, publish->thinned, publish->thinned_tier);
     if (result == 0 && publish->cancelled && publish->request.event.tokens < publish->tokens)
         result = SELENE_E_CANCELLED;
     free(publish->blocks);
@@ -178,6 +180,13 @@ void sel_publishes_step(selene_store *store) {
 
 /* ---- the answer ---- */
 
+/* Where a new record goes. */
+struct place {
+    struct sel_node *parent;
+    struct sel_node *thinned; /* the record itself, when only its row is missing in `tier` [T5] */
+    enum sel_tier tier;
+};
+
 static bool already_held(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens) {
     struct sel_match match = sel_match_find(store, prefix, tokens);
     if (!match.node || match.tokens != tokens)
@@ -253,9 +262,22 @@ static void publish_abort(struct sel_publish **publish) {
     *publish = NULL;
 }
 
+/* All are pinned before the first slot is asked for, since that may evict. */
+static void pin_place(struct sel_publish *publish, const struct place *place) {
+    selene_store *store = publish->store;
+    publish->parent = place->parent;
+    publish->thinned = place->thinned;
+    if (place->parent)
+        publish->parent_tier = sel_pin_lowest(store, place->parent);
+    publish->thinned_tier = place->tier;
+    if (place->thinned)
+        sel_pin(store, place->thinned, place->tier);
+}
+
 /* Accepts or says why not: 0, SELENE_E_RETRY for slots, or another error. */
-static int publish_begin(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens, struct sel_node *parent,
-                         const struct selene_device_state *state, uint64_t *ticket) {
+static int publish_begin(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens,
+                         const struct place *place, const struct selene_device_state *state, uint64_t *ticket) {
+    struct sel_node *parent = place->parent;
     struct sel_publish *publish = calloc(1, sizeof *publish);
     if (!publish)
         return SELENE_E_NOMEM;
@@ -270,14 +292,13 @@ static int publish_begin(selene_store *store, const struct sel_prefix *prefix, u
         publish_abort(&publish);
         return result;
     }
-    if (parent) {
-        publish->parent = parent;
-        publish->parent_tier = sel_pin_lowest(store, parent);
-    }
+    pin_place(publish, place);
     result = start_drafts(publish);
     if (result && sel_list_empty(&publish->drafts)) {
         if (parent)
             sel_unpin(store, parent, publish->parent_tier);
+        if (place->thinned)
+            sel_unpin(store, place->thinned, place->tier);
         publish_abort(&publish);
         return result;
     }
@@ -291,20 +312,26 @@ static int publish_begin(selene_store *store, const struct sel_prefix *prefix, u
     return 0;
 }
 
-/* The parent of a record at `tokens`: of one that is there without its row [T5], its own. */
-static int find_parent(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens, struct sel_node **out) {
+/* Finds it; of a record that is there without its row, its own parent. */
+static int find_place(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens, struct place *out) {
     struct sel_key key;
-    *out = NULL;
+    memset(out, 0, sizeof *out);
     int result = sel_prefix_key_at(prefix, tokens, &key);
     if (result)
         return result;
     struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &key, tokens);
-    *out = node ? node->parent : sel_tree_ancestor(store->tree, prefix, tokens - 1);
+    out->parent = node ? node->parent : sel_tree_ancestor(store->tree, prefix, tokens - 1);
     /* Something on the chain failed and is about to leave. */
-    for (struct sel_node *above = node ? node : *out; above; above = above->parent)
+    for (struct sel_node *above = node ? node : out->parent; above; above = above->parent)
         if (sel_node_tier(above, SEL_LSM_PAGES) < 0)
             return SELENE_E_RETRY;
-    return 0;
+    /* Without a warm tier the row goes where the pages are; with one, a record that is on disk alone comes whole. */
+    out->tier = store->warm_slots ? SEL_TIER_MEMORY : SEL_TIER_DISK;
+    if (node && store->layout->row_slots && sel_node_pages_readable(node, out->tier))
+        out->thinned = node;
+    /* A bad row waits there for its last pin to go. */
+    const struct sel_memory *memory = node ? node->memory : NULL;
+    return out->thinned && out->tier == SEL_TIER_MEMORY && memory->row.count ? SELENE_E_RETRY : 0;
 }
 
 static int answer_retry(selene_store *store, struct selene_publish_result *out, int reason) {
@@ -316,28 +343,29 @@ static int answer_retry(selene_store *store, struct selene_publish_result *out, 
 
 static int publish_answer(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens,
                           const struct selene_device_state *state, struct selene_publish_result *out) {
-    struct sel_node *parent;
+    struct place place;
     if (already_held(store, prefix, tokens)) {
         out->answer = SELENE_PRESENT;
         store->stats.publishes_present++;
         return 0;
     }
-    int result = find_parent(store, prefix, tokens, &parent);
+    int result = find_place(store, prefix, tokens, &place);
     if (result == SELENE_E_RETRY)
         return answer_retry(store, out, SELENE_RETRY_IN_FLIGHT);
     if (result)
         return result;
-    out->from_tokens = parent ? parent->tokens : 0;
+    uint64_t from = place.parent ? place.parent->tokens : 0;
+    out->from_tokens = place.thinned ? tokens : from;
     if (oversize(store, tokens, out->from_tokens)) {
         out->answer = SELENE_OVERSIZE;
         store->stats.publishes_oversize++;
         return 0;
     }
-    if (store->request_count >= SEL_REQUESTS_MAX || on_its_way(store, prefix, tokens, out->from_tokens))
+    if (store->request_count >= SEL_REQUESTS_MAX || on_its_way(store, prefix, tokens, from))
         return answer_retry(store, out, SELENE_RETRY_IN_FLIGHT);
     if (store->lacking_count) /* they were first */
         return answer_retry(store, out, SELENE_RETRY_SLOTS);
-    result = publish_begin(store, prefix, tokens, parent, state, &out->ticket);
+    result = publish_begin(store, prefix, tokens, &place, state, &out->ticket);
     if (result == SELENE_E_OVERSIZE) {
         out->answer = SELENE_OVERSIZE;
         store->stats.publishes_oversize++;

@@ -28,9 +28,10 @@ static uint32_t page_tokens_of(const struct sel_draft *draft, uint32_t index) {
 
 uint64_t sel_draft_bytes(const selene_store *store, const struct sel_draft *draft) {
     const struct sel_layout *layout = store->layout;
-    uint64_t ranks = layout->desc.rank_count,
-             last = sel_page_bytes(store, page_tokens_of(draft, draft->page_count - 1));
-    uint64_t pages = (uint64_t)(draft->page_count - 1) * layout->page_bytes + last / ranks;
+    uint64_t ranks = layout->desc.rank_count, pages = 0;
+    if (draft->page_count) /* the last may be a partial one */
+        pages = (uint64_t)(draft->page_count - 1) * layout->page_bytes +
+                sel_page_bytes(store, page_tokens_of(draft, draft->page_count - 1)) / ranks;
     return (draft->pages_packed ? 1 : ranks) * pages + (draft->row_packed ? 1 : ranks) * layout->desc.row_bytes;
 }
 
@@ -44,7 +45,8 @@ struct sel_draft *sel_draft_create(struct sel_publish *publish) {
     draft->parent_tokens = publish->cursor;
     draft->tokens = sel_draft_end(publish);
     draft->first_page = sel_layout_first_page(layout, draft->parent_tokens);
-    draft->page_count = sel_layout_end_page(layout, draft->tokens) - draft->first_page;
+    if (!publish->thinned)
+        draft->page_count = sel_layout_end_page(layout, draft->tokens) - draft->first_page;
     draft->key = draft->tokens == publish->tokens
                      ? publish->key
                      : publish->keys[draft->tokens / layout->desc.page_tokens - publish->first_page];
@@ -128,7 +130,7 @@ void sel_draft_copy(struct sel_draft *draft) {
                                          .wait = publish->wait,
                                          .block_limit = store->options.block_count};
     sel_op_init(&draft->page_copy.op, page_copy_done);
-    draft->in_flight = 1;
+    draft->in_flight = draft->page_count > 0;
     if (memory->row.count) {
         items += draft->page_count;
         for (uint32_t i = 0; i < memory->row.pieces; i++)
@@ -142,10 +144,11 @@ void sel_draft_copy(struct sel_draft *draft) {
                                             .row_hashes = draft->row_hashes,
                                             .wait = publish->wait};
         sel_op_init(&draft->row_copy.op, row_copy_done);
-        draft->in_flight = 2;
+        draft->in_flight++;
         store->device->ops->submit(store->device, &draft->row_copy);
     }
-    store->device->ops->submit(store->device, &draft->page_copy);
+    if (draft->page_count)
+        store->device->ops->submit(store->device, &draft->page_copy);
 }
 
 static int draft_buffers(struct sel_draft *draft) {
@@ -186,17 +189,33 @@ int sel_draft_start(struct sel_publish *publish) {
     return 0;
 }
 
-/* The key is there already: brings what is missing of it, where that fits. */
+/* The record becomes visible in memory; its parent's row may go with that. */
+static int attach(struct sel_draft *draft, struct sel_node *node) {
+    selene_store *store = draft->publish->store;
+    int result = sel_memory_attach(store, node, &draft->memory);
+    if (!result)
+        sel_thin_committed(store, node, SEL_TIER_MEMORY);
+    return result;
+}
+
+/* The key is there already: brings what is missing of it, where that fits. A row that comes back is held until the next
+ * child, since a fork is about to happen there [T5]. */
 static int refill(struct sel_draft *draft, struct sel_node *node) {
     selene_store *store = draft->publish->store;
     struct sel_memory *held = node->memory;
-    bool same_pages = node->parent == draft->publish->parent;
-    if (node->flags & SEL_DOOMED)
+    bool missing = store->layout->row_slots && !sel_node_row_usable(store, node);
+    int result = 0;
+    if ((node->flags & SEL_DOOMED) || sel_node_tier(node, SEL_LSM_PAGES) < 0)
         return SELENE_E_GONE;
-    if (!held && same_pages)
-        return sel_memory_attach(store, node, &draft->memory);
-    if (held && held->row.count == 0 && draft->memory->row.count)
+    if (missing)
+        sel_thin_hold(node);
+    if (!held && draft->page_count && node->parent == draft->publish->parent)
+        result = attach(draft, node);
+    else if (held && held->row.count == 0 && draft->memory->row.count)
         sel_memory_attach_row(store, node, &draft->memory->row);
+    if (result || (store->layout->row_slots && !sel_node_row_usable(store, node)))
+        return result ? result : SELENE_E_RETRY;
+    store->stats.rows_brought_back += missing;
     return 0;
 }
 
@@ -212,16 +231,14 @@ int sel_draft_insert(struct sel_draft *draft) {
     struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &draft->key, draft->tokens);
     if (node) {
         result = refill(draft, node);
-        if (!result && sel_node_tier(node, SEL_LSM_PAGES) < 0)
-            result = SELENE_E_GONE;
-        if (!result && store->layout->row_slots && !sel_node_row_usable(store, node))
-            result = SELENE_E_RETRY;
+    } else if (publish->thinned) {
+        result = SELENE_E_GONE;
     } else {
         sel_draft_spec(draft, &spec);
         result = sel_tree_insert(store->tree, &spec, &node);
         if (result)
             return result;
-        result = sel_memory_attach(store, node, &draft->memory);
+        result = attach(draft, node);
         if (result)
             sel_tree_release(store->tree, &node);
     }

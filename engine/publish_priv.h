@@ -27,6 +27,9 @@ struct sel_publish {
     struct sel_key *keys; /* K(first_page) .. K(tokens / P) */
     struct sel_node *parent;
     enum sel_tier parent_tier;
+    /* The record is there with its pages, and only its row is copied [T5]; pinned in thinned_tier. NULL: all is. */
+    struct sel_node *thinned;
+    enum sel_tier thinned_tier;
     uint64_t cursor; /* where the next draft begins */
     struct sel_list drafts;
     bool cancelled;
@@ -39,8 +42,8 @@ struct sel_draft {
     struct sel_publish *publish;
     uint64_t parent_tokens, tokens;
     struct sel_key key;
-    uint32_t first_page, page_count;
-    uint32_t *slots; /* taken ahead, until the memory copy has them */
+    uint32_t first_page, page_count; /* 0 pages: a row that is brought back [T5] */
+    uint32_t *slots;                 /* taken ahead, until the memory copy has them */
     uint32_t slot_count;
     bool pages_packed, row_packed; /* predicted; once settled, how it is stored */
     bool comparing;                /* on the device; not settled yet */

@@ -364,6 +364,7 @@ int sel_stream_insert(struct sel_draft *draft) {
         draft->stream->kept = true;
         node->disk = location;
         sel_node_count(store, node, SEL_TIER_DISK, 1);
+        sel_thin_committed(store, node, SEL_TIER_DISK);
     }
     if (draft->stream->kept)
         sel_event_committed(store, &draft->stream->event, node);

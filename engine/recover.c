@@ -116,7 +116,7 @@ void sel_recover_step(selene_store *store) {
         free(lost);
         if (!node)
             continue;
-        sel_memory_set_parked(store, node, true);
+        sel_memory_refresh(store, node);
         if (sel_node_tier(node, SEL_LSM_PAGES) < 0)
             sel_doom(store, node);
         else

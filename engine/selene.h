@@ -105,7 +105,9 @@ struct selene_options {
     uint32_t page_group;     /* pages a record of a layout without rows [L6]; 0: 16 */
     uint32_t worker_threads; /* 0: as many as processors, at most 8 */
 
-    /* Interior rows kept nearest to each leaf [T8]; 0: the bare rule [T1]; selene_options_init sets 1. */
+    /* A record that has exactly one child and is not a root gives its row up and goes on carrying pages [T1]; publishing
+     * at it again brings the row back [T5]. So many of them nearest to each leaf keep theirs [T8], since clients often
+     * take the last message back; 0: none; at most 64; selene_options_init sets 1. */
     uint32_t spare_rows;
     int no_thinning; /* for comparison: every row is kept */
     int no_packing;  /* for comparison: identical ranks are stored one by one [K1] */
@@ -205,7 +207,7 @@ struct selene_publish_result {
     int answer;           /* enum selene_publish_answer */
     int reason;           /* enum selene_retry_reason, with SELENE_RETRY */
     uint64_t ticket;      /* with SELENE_ACCEPTED */
-    uint64_t from_tokens; /* the parent's: pages since then are copied */
+    uint64_t from_tokens; /* the parent's: pages since then are copied; `tokens` itself when the row alone is [T5] */
 };
 /* Offers the state at `tokens` tokens of the prefix. The store picks the deepest ancestor it holds and copies what lies
  * beyond it [P1]. Layouts without rows keep whole pages only: `tokens` is rounded down to a page boundary, 0 pages:

@@ -34,6 +34,7 @@ struct sel_spill {
     struct sel_node *node;
     struct sel_node *parent; /* NULL: root */
     bool parent_pinned;
+    bool has_row;
     bool pages_packed, row_packed; /* as they are written [K2] */
     bool writing;                  /* its data is not all written */
     struct sel_list children;      /* spills that began while this one was not committed: by `sibling` */
@@ -84,7 +85,8 @@ static int committed(struct sel_spill *spill) {
     sel_node_count(store, node, SEL_TIER_DISK, 1);
     store->stats.spills++;
     ((struct sel_memory *)node->memory)->write_failures = 0; /* those of the next write are its own [P4] */
-    sel_memory_set_parked(store, node, false);
+    sel_memory_refresh(store, node);
+    sel_thin_committed(store, node, SEL_TIER_DISK);
     pin_parent_of_children(spill);
     sel_event_committed(store, &spill->event, node);
     return 0;
@@ -195,7 +197,8 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
     spill->node = node;
     spill->parent = node->parent;
     spill->pages_packed = memory->pages.packed;
-    spill->row_packed = memory->row.packed;
+    spill->has_row = sel_memory_row_kept(node); /* not one that a child has made superfluous [T2] */
+    spill->row_packed = spill->has_row && memory->row.packed;
     spill->slots = sel_memory_slots(memory);
     sel_list_init(&spill->link);
     sel_list_init(&spill->children);
@@ -208,7 +211,8 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
     }
     struct iovec *iov = spill->iov;
     cut_part(spill, SEL_LSM_PAGES, &memory->pages, &iov);
-    cut_part(spill, SEL_LSM_ROW, &memory->row, &iov);
+    if (spill->has_row)
+        cut_part(spill, SEL_LSM_ROW, &memory->row, &iov);
     return spill;
 }
 
@@ -226,9 +230,9 @@ static int spill_begin(struct sel_spill *spill, const struct sel_room *room) {
     int result = sel_node_describe(store, node, &record, &keys);
     if (result)
         return result;
-    record.has_row = memory->row.count > 0;
+    record.has_row = spill->has_row;
     record.pages_replicated = memory->pages.packed;
-    record.row_replicated = memory->row.packed;
+    record.row_replicated = spill->row_packed;
     spill->bytes = sel_lsm_record_bytes(store->layout, memory->pages.pieces, record.page_key_count,
                                         record.pages_replicated, record.has_row, record.row_replicated);
     if (store->spill_count >= SEL_SPILL_COUNT_MAX ||

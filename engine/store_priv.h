@@ -46,8 +46,10 @@ enum sel_node_flag {
     /* The row is to go when nothing reads it there any more [T3]; evaluated again then. */
     SEL_THIN_MEMORY = 32,
     SEL_THIN_DISK = 64,
+    /* Without row and child, and pinned: leaves all tiers with its last pin if that is still so [P6]. */
+    SEL_BARREN = 4096,
     /* What unpinning has to look at. */
-    SEL_NODE_UNSETTLED = 127,
+    SEL_NODE_UNSETTLED = 127 | SEL_BARREN,
     /* A row removal is in the next transaction: not usable meanwhile, usable again if that fails [T6]. */
     SEL_THINNING_DISK = 128,
     /* Fork holds: a row that was brought back stays until the next child commits there [T5]. */
@@ -221,7 +223,10 @@ void sel_memory_attach_row(selene_store *store, struct sel_node *node, struct se
 void sel_memory_detach(selene_store *store, struct sel_node *node);
 /* Parked or clean by what the lower tiers hold now: pages and row each [spec 1]. After every change of either. */
 void sel_memory_refresh(selene_store *store, struct sel_node *node);
-void sel_memory_set_parked(selene_store *store, struct sel_node *node, bool parked);
+/* The row of a memory copy goes, its pages stay; the caller refreshes. */
+void sel_memory_drop_row(selene_store *store, struct sel_node *node);
+/* Whether the row in memory is one that a spill has to write: good, and not about to be thinned. */
+bool sel_memory_row_kept(const struct sel_node *node);
 
 /* ---- node.c: what a record of this store's layout holds where ---- */
 uint32_t sel_node_first_page(const selene_store *store, const struct sel_node *node);
@@ -265,7 +270,11 @@ bool sel_copy_innocent(int code);
 void sel_doom(selene_store *store, struct sel_node *node);
 /* Does what the flags ask for and pins allow; frees the node when no tier holds it. */
 void sel_settle(selene_store *store, struct sel_node *node);
-void sel_disk_detach(selene_store *store, struct sel_node *node); /* the record leaves disk; the node stays */
+void sel_disk_detach(selene_store *store, struct sel_node *node);     /* the record leaves disk; the node stays */
+void sel_disk_forget_row(selene_store *store, struct sel_node *node); /* its row is not there any more */
+/* Its row leaves disk: not usable from now on, gone with the next transaction; usable again if that fails [T6]. Nothing
+ * pins it there. */
+void sel_disk_thin_row(selene_store *store, struct sel_node *node);
 
 /* ---- thin.c ---- */
 /* The one predicate [T1, T5, T8]: whether the row of this record in this tier is one that nobody will resume at. A
@@ -278,8 +287,12 @@ void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tie
 void sel_thin_settle(selene_store *store, struct sel_node *node);
 /* A row came back by a publish at a thinned key: holds it in all tiers. */
 void sel_thin_hold(struct sel_node *node);
-/* The node, and then its ancestors, leave all tiers when nothing needs them any more: no child, and thinned [P6]. Call
- * it with the parent of what was released. NULL-safe. */
+/* The predicate on disk may have changed for the ancestors of this node: their memory copies are clean or parked by it. */
+void sel_thin_refresh_above(selene_store *store, struct sel_node *node);
+/* sel_tree_release, and the ancestors that are now childless and thinned leave all tiers, too [P6]; those that are pinned
+ * when their last pin goes. To be used wherever a record may have left its last tier. */
+void sel_thin_release(selene_store *store, struct sel_node **node);
+/* A record without row and child leaves all tiers, and is released like that. NULL-safe; may free the node. */
 void sel_thin_barren(selene_store *store, struct sel_node *node);
 /* After open: records without row and child are dropped, repeating upward [T7]. */
 void sel_thin_recovered(selene_store *store);

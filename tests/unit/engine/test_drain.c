@@ -186,6 +186,7 @@ static void drain_cut(uint64_t deadline_ns, bool crash, uint64_t *some) {
     world_init(&world, &world_with_rows, 1024, 1000, true);
     world_disk(&world, 1);
     world.env.group_bytes = 256 << 10;
+    world.options.no_thinning = 1; /* each record can be looked up */
     world_open(&world);
     request_make(&world, &request, 0, 16);
     for (uint32_t i = 0; i < COUNT * TURNS; i++) {

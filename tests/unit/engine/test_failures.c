@@ -14,6 +14,7 @@ static const uint32_t at[] = {20, 45, 70, 100};
 /* A chain of four checkpoints; on disk only, when `cold`, else on disk and in memory. */
 static void begin(const struct world_layout *shape, bool cold) {
     world_init(&world, shape, 256, 100, true);
+    world.options.no_thinning = 1; /* every checkpoint can be fallen back to */
     world_disk(&world, 1);
     world_open(&world);
     request_make(&world, &request, 0, 32);

@@ -22,7 +22,10 @@ static void end(void) {
 static void chain_with_rows(bool inline_edges) {
     static const uint32_t at[] = {5, 20, 24, 31, 64, 100};
     struct sequence sequence;
-    begin(&world_with_rows, 200, inline_edges);
+    world_init(&world, &world_with_rows, 256, 200, inline_edges);
+    world.options.no_thinning = 1;
+    world_open(&world);
+    request_make(&world, &request, 0, 64);
     sequence_make(&world, &sequence, 1, 120);
     assert_int_equal(world_lookup(&world, &sequence, 119, NULL), 0);
     for (size_t i = 0; i < SEL_COUNT(at); i++) {

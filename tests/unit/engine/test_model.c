@@ -51,13 +51,22 @@ static void make_sequences(struct run *run) {
     }
 }
 
+/* Whether a checkpoint may have given its row up: something beyond it was accepted [T1]. */
+static bool may_be_thinned(const struct run *run, uint32_t sequence, uint32_t tokens) {
+    for (uint32_t k = 0; k < SEQUENCES && run->world.shape.row_bytes; k++)
+        for (uint32_t at = tokens + 1; at <= TOKENS && (k == sequence || run->shared[sequence][k] >= tokens); at++)
+            if (run->accepted[k][at])
+                return true;
+    return false;
+}
+
 /* The deepest of these checkpoints for a sequence, at most `limit`. */
-static uint32_t deepest(const struct run *run, bool (*held)[TOKENS + 1], uint32_t sequence, uint32_t limit) {
+static uint32_t deepest(const struct run *run, const bool (*held)[TOKENS + 1], uint32_t sequence, uint32_t limit) {
     bool rows = run->world.shape.row_bytes > 0;
     uint32_t best = 0;
     for (uint32_t k = 0; k < SEQUENCES; k++)
         for (uint32_t at = 1; at <= TOKENS; at++) {
-            if (!held[k][at])
+            if (!held[k][at] || (held == run->published && may_be_thinned(run, k, at)))
                 continue;
             uint32_t reach = SEL_MIN(SEL_MIN(at, run->shared[sequence][k]), limit);
             if (rows && reach < at)
@@ -67,7 +76,7 @@ static uint32_t deepest(const struct run *run, bool (*held)[TOKENS + 1], uint32_
     return best;
 }
 
-static uint32_t at_most(struct run *run, uint32_t sequence, uint32_t limit) {
+static uint32_t at_most(const struct run *run, uint32_t sequence, uint32_t limit) {
     return deepest(run, run->accepted, sequence, limit);
 }
 

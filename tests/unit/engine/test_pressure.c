@@ -320,7 +320,7 @@ static void test_parents_first(void **state) {
         for (uint32_t at = 8; at <= 280; at += 8)
             assert_true(world_publish(&world, &request, &chain, at) != SELENE_OVERSIZE);
         struct selene_event event;
-        for (uint64_t i = 0; i < 150 + seed; i++) /* a group closes after a second */
+        for (uint64_t i = 0; i < 250 + seed; i++) /* a group closes after a second */
             world_poll(&world, &event, 1);
         sel_tree_visit(world.store->tree, note_committed, &committed);
         assert_true(committed.count > 0);
