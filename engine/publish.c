@@ -325,8 +325,8 @@ static int find_place(selene_store *store, const struct sel_prefix *prefix, uint
     for (struct sel_node *above = node ? node : out->parent; above; above = above->parent)
         if (sel_node_tier(above, SEL_LSM_PAGES) < 0)
             return SELENE_E_RETRY;
-    /* Without a warm tier the row goes where the pages are; with one, a record that is on disk alone comes whole. */
-    out->tier = store->warm_slots ? SEL_TIER_MEMORY : SEL_TIER_DISK;
+    /* A record that is on disk alone comes whole. */
+    out->tier = SEL_TIER_MEMORY;
     if (node && store->layout->row_slots && sel_node_pages_readable(node, out->tier))
         out->thinned = node;
     /* A bad row waits there for its last pin to go. */
