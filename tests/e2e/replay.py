@@ -1,75 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """selene-replay as a user runs it: what it reports of a store that works, restarts or is killed; that it notices wrong
-bytes; and that bad input gets a message, exit code 2, and leaves nothing behind.
+bytes; its output.
 
-replay.py --program PATH --source DIR --scratch DIR CASE; a CASE is a function case_CASE below.
+SCRIPT --program PATH --source DIR --scratch DIR CASE; a CASE is a function case_CASE below.
 """
-import argparse
 import glob
 import json
 import os
 import pty
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 
-SKIPPED = 77
-PLAIN, ROWS, SHARED_ROWS = "qwen3-8b", "qwen3-next-80b-tp2", "deepseek-v4-flash-tp4"
-program = source = scratch = None
-
-
-class Failure(Exception):
-    pass
-
-
-def expect(condition, text):
-    if not condition:
-        raise Failure(text)
-
-
-def play(*arguments, code=0):
-    """Runs the program; returns (stdout, stderr)."""
-    command = [program] + [str(argument) for argument in arguments]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=800)
-    if done.returncode != code:
-        raise Failure(f"{' '.join(command)}\nexit code {done.returncode}, expected {code}\n{done.stdout}{done.stderr}")
-    return done.stdout, done.stderr
-
-
-def results(*arguments, code=0):
-    out, err = play("--json", "-", "--check", *arguments, code=code)
-    if err:
-        print(err, end="")
-    found = json.loads(out)
-    names = ("requests", "hit_ratio", "ideal_hit_ratio", "tokens_hit_by_tier", "verified_bytes", "wrong_bytes",
-             "disk_written_bytes", "disk_allocated_bytes", "recovered_records", "committed_records_before_crash",
-             "lost_committed_records", "seconds")
-    print(" ".join(map(str, arguments)), {name: found[name] for name in names})
-    return found
-
-
-def expect_good(found, tier=None):
-    expect(found["wrong_bytes"] == 0 and found["verified_bytes"] > 0, "wrong bytes, or none verified")
-    expect(found["invariant_failures"] == 0, "an invariant does not hold")
-    if tier:
-        expect(found["tokens_hit_by_tier"][tier] > 0, f"nothing came from {tier}")
-
-
-def expect_ideal(found, tier=None):
-    expect_good(found, tier)
-    expect(found["tokens_hit"] == found["ideal_tokens_hit"], "hits differ from the ideal")
-
-
-def agent(directory, layout, *more, requests=120, memory="8M"):
-    """A generated workload whose memory is too small for it."""
-    os.makedirs(directory, exist_ok=True)
-    return ("--generate", "agent", "--requests", requests, "--layout", layout, "--scale", 1024, "--memory", memory,
-            "--disk", os.path.join(directory, "store")) + more
+import replay_common as common
+from replay_common import (PLAIN, ROWS, SHARED_ROWS, SKIPPED, agent, bytes_in, expect, expect_good, expect_ideal,
+                           play, results, run, small_trace)
 
 
 # ---- stores that work ----
@@ -131,14 +78,8 @@ def case_layouts(directory):
                               {"bytes": 480, "entry_tokens": 1, "entry_bytes": 10}]}, file)
     expect_ideal(results("--generate", "agent", "--requests", 60, "--layout", path, "--scale", 1, "--sequential",
                          "--memory", "16M", "--disk", f"{directory}/own", "--restart-at", 0.5))
-    expect_ideal(results("--generate", "agent", "--requests", 12, "--layout", f"{source}/docs/examples/layout.json",
+    expect_ideal(results("--generate", "agent", "--requests", 12, "--layout", f"{common.source}/docs/examples/layout.json",
                          "--sequential"))
-
-
-def bytes_in(directory):
-    """Allocated, as the limit counts it."""
-    return sum(os.lstat(path).st_blocks * 512 for path in glob.glob(f"{directory}/**", recursive=True)
-               if os.path.isfile(path))
 
 
 def case_limit(directory):
@@ -154,16 +95,6 @@ def case_limit(directory):
 
 
 # ---- what must be noticed ----
-
-def small_trace(directory, requests=30):
-    path = f"{directory}/small.jsonl"
-    with open(path, "w") as file:
-        for i in range(requests):
-            blocks, rest = 20 + 10 * (i // 6), 7 if i % 6 < 3 else 0  # each prompt twice, the second time without a rest
-            json.dump({"s": i % 3, "a": 0, "inp": blocks * 64 + rest, "out": 5, "runs": [[1, blocks]]}, file)
-            file.write("\n")
-    return path
-
 
 def case_other_bytes(directory):
     """Records whose bytes are those of another model run: every one restored is wrong. Exit code 1."""
@@ -215,123 +146,6 @@ def case_gone_files(directory):
                 expect(found["requests_beyond_ideal"] > 0, "the index was not rebuilt")
 
 
-# ---- bad input: a message, exit code 2, nothing written ----
-
-def expect_refused(directory, words, *arguments):
-    before = sorted(os.listdir(directory))
-    out, err = play(*arguments, code=2)
-    expect(out == "" and words in err, f"{arguments}: found `{err}`, expected `{words}`")
-    expect(sorted(os.listdir(directory)) == before, f"{arguments}: something was written")
-
-
-def case_options(directory):
-    store = ("--generate", "agent", "--disk", f"{directory}/store")
-    for words, *arguments in (
-            ("found no trace",),
-            ("unrecognized option", *store, "--nosuch"),
-            ("--scale: found `0`", *store, "--scale", 0),
-            ("--scale: found `-1`", *store, "--scale=-1"),
-            ("--memory: found `much`, expected a size", *store, "--memory", "much"),
-            ("--memory: found `99999999999T`", *store, "--memory", "99999999999T"),
-            ("--requests: found `1e3`", *store, "--requests", "1e3"),
-            ("--durability: found `hard`, expected one of: relaxed, strict", *store, "--durability", "hard"),
-            ("--restart-at: found `1.5`", *store, "--restart-at", 1.5),
-            ("--restart-at: found `nan`", *store, "--restart-at", "nan"),
-            ("--crash-at: found `0`", *store, "--crash-at", 0),
-            ("expected one of them", *store, "--crash-at", 0.5, "--restart-at", 0.5),
-            ("--crash-at needs --disk", "--generate", "agent", "--crash-at", 0.5),
-            ("--disk-limit needs --disk", "--generate", "agent", "--disk-limit", "1G"),
-            ("--generate: found `chat`, expected one of: agent", "--generate", "chat"),
-            ("--format: found `csv`", "--format", "csv", "trace"),
-            ("found both a trace and --generate", *store, "trace"),
-            ("found a second trace", "one", "two"),
-            ("--concurrency: found `0`", *store, "--concurrency", 0),
-            ("--disk: found an empty name", "--generate", "agent", "--disk="),
-            ("device memory", *store, "--scale", 1, "--requests", 200, "--concurrency", 1024),
-    ):
-        expect_refused(directory, words, *arguments)
-    expect("--crash-at" in play("--help")[0] and "selene-replay " in play("--version")[0], "--help or --version")
-
-
-def case_bad_layouts(directory):
-    good = {"page_tokens": 64, "planes": [{"bytes": 64, "entry_tokens": 1, "entry_bytes": 1}], "description": "m"}
-    path = f"{directory}/layout.json"
-    store = ("--generate", "agent", "--disk", f"{directory}/store", "--layout")
-    changes = (({"page_tokens": 0}, "field `page_tokens`: found 0"), ({"planes": []}, "field `planes`"),
-               ({"rank_count": 1000}, "field `rank_count`: found 1000"), ({"row_bytes": -1}, "field `row_bytes`"),
-               ({"heads": 8}, "unknown field"), ({"description": None}, "field `description`: found null"),
-               ({"planes": [{"bytes": 1 << 40}]}, "field `planes[0].bytes`"),
-               ({"planes": [{"bytes": 64, "entry_tokens": 5, "entry_bytes": 1}]}, "field `planes[0].entry_tokens`"))
-    for change, words in changes:
-        with open(path, "w") as file:
-            json.dump({**good, **change}, file)
-        expect_refused(directory, f"{path}: {words}", *store, path)
-    for text in ("", "{", "\0", "[" * 100000, '{"page_tokens": 1e999}'):
-        with open(path, "w") as file:
-            file.write(text)
-        expect_refused(directory, f"{path}:1:", *store, path)
-    expect_refused(directory, "No such file", *store, f"{directory}/none.json")
-    expect_refused(directory, "found `gpt-17`, expected a JSON file or a known model", *store, "gpt-17")
-
-
-def case_bad_traces(directory):
-    store = ("--disk", f"{directory}/store")
-    path = f"{directory}/trace.jsonl"
-    with open(small_trace(directory), "rb") as file:
-        good = file.read()
-    generator = random.Random(1)
-    for words, data in (
-            ("found no request", b""), (":1:", b"garbage\n"), (":1:", bytes(generator.randbytes(5000))),
-            (":30:", good[:-20]), (":2:", good.split(b"\n")[0] + b"\n{\"s\": 1e99}\n"),
-            ("field `runs`", b'{"s": 1, "inp": 999999, "runs": [[1, 1]]}\n'),
-            ("field `inp`", b'{"s": 1, "inp": 99999999999999999, "runs": [[1, 1]]}\n'),
-            ("maximum parsing depth", b"[" * 200000), ("found an array", b"[]\n"),
-            ("expected a request of a trace", b'{"prompt": "hello"}\n')):
-        with open(path, "wb") as file:
-            file.write(data)
-        expect_refused(directory, words, path, *store)
-    with open(f"{directory}/t.requests.jsonl", "w") as file:
-        file.write('{"in": [[0, 9]], "input_tokens": 9, "out": [9, 1]}\n')
-    with open(f"{directory}/t.tokens.u32le", "wb") as file:
-        file.write(b"\0" * 39)
-    for end in ("tokens.u32le", "requests.jsonl"):
-        expect_refused(directory, "t.tokens.u32le: found 39 bytes", f"{directory}/t.{end}", *store)
-    os.unlink(f"{directory}/t.tokens.u32le")
-    expect_refused(directory, "No such file", f"{directory}/t.requests.jsonl", *store)
-    expect_refused(directory, "No such file", f"{directory}/none.jsonl", *store)
-    expect_refused(directory, "directory", directory, *store)
-    expect_refused(directory, "field `input_length`", small_trace(directory), "--format", "mooncake", *store)
-
-
-def case_bad_directories(directory):
-    common = ("--generate", "agent", "--requests", 5, "--disk")
-    with open(f"{directory}/file", "w") as file:
-        file.write("x")
-    expect_refused(directory, f"{directory}/file", *common, f"{directory}/file")
-    expect_refused(directory, f"{directory}/no/store", *common, f"{directory}/no/store")
-    if os.path.isdir("/proc/self"):  # not in a bare chroot
-        expect_refused(directory, "/proc/nothing", *common, "/proc/nothing")
-    expect_refused(directory, "No such file", *common, f"{directory}/store", "--json", f"{directory}/no/out.json")
-    expect_refused(directory, "found a directory", *common, f"{directory}/store", "--json", directory)
-
-
-def case_two_processes(directory):
-    """Fault 16. The first process is stopped in the middle of its work while the second tries."""
-    arguments = [str(argument) for argument in agent(directory, PLAIN, "--sequential", requests=2000, memory="1G")]
-    first = subprocess.Popen([program, "--quiet"] + arguments)
-    store, until = f"{directory}/store", time.monotonic() + 60
-    while time.monotonic() < until and bytes_in(store) == 0 and first.poll() is None:
-        time.sleep(0.01)
-    try:
-        expect(first.poll() is None, "the first process ended early")
-        first.send_signal(signal.SIGSTOP)
-        expect_refused(directory, "in use", *arguments)
-    finally:
-        first.kill()
-        first.wait()
-    expect_good(results(*agent(directory, PLAIN, "--sequential", requests=20)))
-
-
 # ---- output ----
 
 def case_results(directory):
@@ -342,14 +156,17 @@ def case_results(directory):
         found = json.load(file)
     for name in ("requests", "tokens_in", "tokens_hit", "hit_ratio", "ideal_hit_ratio", "tokens_hit_by_tier",
                  "verified_bytes", "wrong_bytes", "published_bytes", "disk_written_bytes", "disk_read_bytes",
-                 "disk_allocated_bytes", "restore_ms", "recovered_records", "seconds"):
+                 "disk_allocated_bytes", "slots", "records_by_tier", "held_bytes_by_tier", "rows_by_tier",
+                 "rows_thinned_by_tier", "packed_records_by_tier", "per_rank_records_by_tier", "offers",
+                 "retries_abandoned", "evictions_by_tier", "expiries_by_tier", "spills", "drain",
+                 "thinned_ideal_hit_ratio", "series", "restore_ms", "recovered_records", "seconds"):
         expect(name in found, f"no {name} in the JSON")
     for tier in ("memory", "disk"):
         expect({"p50", "p99"} <= set(found["restore_ms"][tier]), "no percentiles")
     expect(found["requests"] == 10 and sorted(os.listdir(directory)) == ["out.json"], "requests, or files left")
     expect(play(*small, "--quiet") == ("", ""), "--quiet is not quiet")
     with open("/dev/full", "w") as full:
-        done = subprocess.run([program, *map(str, small)], stdout=full, stderr=subprocess.PIPE)
+        done = subprocess.run([common.program, *map(str, small)], stdout=full, stderr=subprocess.PIPE)
     expect(done.returncode == 2, "a full standard output goes unnoticed")
 
 
@@ -360,7 +177,7 @@ def case_progress(directory):
     except OSError as error:
         print(f"skipped: no terminal to draw on: {error}")
         sys.exit(SKIPPED)
-    process = subprocess.Popen([program, *map(str, agent(directory, PLAIN, "--sequential"))], stderr=follower,
+    process = subprocess.Popen([common.program, *map(str, agent(directory, PLAIN, "--sequential"))], stderr=follower,
                                stdout=subprocess.PIPE)
     os.close(follower)
     drawn = b""
@@ -381,7 +198,7 @@ def case_progress(directory):
 # ---- real traces ----
 
 def shared_trace(name):
-    shared = os.environ.get("SELENE_SHARED") or os.path.join(source, "..", "shared")
+    shared = os.environ.get("SELENE_SHARED") or os.path.join(common.source, "..", "shared")
     path = os.path.join(shared, "traces", name)
     if not os.path.exists(path):
         print(f"skipped: {path} is not there (SELENE_SHARED names the folder above traces/)")
@@ -428,23 +245,5 @@ def case_trace_mooncake(directory):
                "256M" if full() else "16M")
 
 
-def main():
-    global program, source, scratch
-    parser = argparse.ArgumentParser(description=__doc__)
-    for option in ("program", "source", "scratch"):
-        parser.add_argument(f"--{option}", required=True)
-    parser.add_argument("case")
-    arguments = parser.parse_args()
-    program, source, scratch = arguments.program, arguments.source, arguments.scratch
-    directory = tempfile.mkdtemp(prefix=f"replay-{arguments.case}-", dir=os.environ.get("SELENE_TEST_DIR", scratch))
-    try:
-        globals()[f"case_{arguments.case}"](directory)
-    except Failure as failure:
-        print(f"FAILED: {failure}")
-        sys.exit(1)
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 if __name__ == "__main__":
-    main()
+    run(__doc__, globals())

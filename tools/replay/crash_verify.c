@@ -4,7 +4,9 @@
  * token sequence it belongs to is found by walking all sequences that were begun and comparing the keys at every place
  * where a record can end. Only what a sequence does not share with the one before it needs a look.
  *
- * A missing record proves nothing if the disk tier evicted some for want of room: then nothing is called lost.
+ * A record that has given up its row is no longer found itself: it is there when a longer one of its sequence is, which
+ * needs its pages [T4]. A missing record proves nothing if the disk tier evicted some for want of room, or expired some:
+ * then nothing is called lost.
  */
 #include "tools/replay/crash_priv.h"
 
@@ -16,7 +18,8 @@ struct walk {
     selene_store *store;
     selene_prefix *prefix;
     uint32_t *tokens, *before;
-    uint32_t count; /* of `before` */
+    uint32_t count;    /* of `before` */
+    uint64_t *lengths; /* bit t: some committed record has t tokens */
     struct selene_message *message;
 };
 
@@ -40,6 +43,27 @@ static int place_check(struct walk *walk, uint32_t tokens) {
     return 0;
 }
 
+/* What a longer record carries. */
+static int carriers_check(struct walk *walk, uint32_t count) {
+    struct selene_match match;
+    int result = selene_lookup(walk->store, walk->prefix, count, &match);
+    if (result)
+        return fail(walk, result, "selene_lookup");
+    for (uint64_t word = 0; word <= match.tokens / 64; word++)
+        for (uint64_t bits = walk->lengths[word]; bits; bits &= bits - 1) {
+            uint64_t tokens = word * 64 + (uint64_t)__builtin_ctzll(bits);
+            uint8_t key[32];
+            if (tokens >= match.tokens)
+                break;
+            result = selene_prefix_key(walk->prefix, tokens, key);
+            if (result)
+                return fail(walk, result, "selene_prefix_key");
+            struct crash_record *record = crash_slot(walk->crash, key);
+            record->found |= record->tokens == tokens;
+        }
+    return 0;
+}
+
 static int sequence_append(struct walk *walk, uint32_t same, uint32_t count) {
     uint64_t held = selene_prefix_tokens(walk->prefix);
     int result = held > same ? selene_prefix_truncate(walk->prefix, same) : 0;
@@ -60,9 +84,9 @@ static int request_check(struct walk *walk, size_t index) {
     walk->count = count;
     int result = sequence_append(walk, same, count);
     if (walk->stage->kv.row_bytes) {
-        if (result == 0 && request->checkpoint_tokens)
-            result = place_check(walk, request->checkpoint_tokens);
-        return result == 0 && request->reply_tokens ? place_check(walk, count) : result;
+        for (uint32_t i = 0; result == 0 && i < request->checkpoint_count; i++)
+            result = place_check(walk, workload_checkpoints(workload, request)[i].tokens);
+        return result || walk->stage->options->no_thin ? result : carriers_check(walk, count);
     }
     for (uint64_t at = (uint64_t)same / page * page + page; result == 0 && at <= count; at += page)
         result = place_check(walk, (uint32_t)at);
@@ -75,7 +99,9 @@ static void missing_count(const struct crash *crash, selene_store *store, struct
     selene_get_stats(store, &now, sizeof now);
     for (size_t i = 0; i < crash->slot_count; i++)
         missing += crash->records[i].tokens && !crash->records[i].found;
-    totals->lost_unknown = totals->store.evictions[SELENE_TIER_DISK] + now.evictions[SELENE_TIER_DISK] > 0;
+    totals->lost_unknown = totals->store.evictions[SELENE_TIER_DISK] + now.evictions[SELENE_TIER_DISK] +
+                               totals->store.expiries[SELENE_TIER_DISK] + now.expiries[SELENE_TIER_DISK] >
+                           0;
     totals->lost_committed = totals->lost_unknown ? 0 : missing;
 }
 
@@ -85,7 +111,12 @@ int crash_verify(struct crash *crash, const struct replay_stage *stage, selene_s
     struct walk walk = {.crash = crash, .stage = stage, .store = store, .message = message};
     walk.tokens = calloc(room, sizeof *walk.tokens);
     walk.before = calloc(room, sizeof *walk.before);
-    int result = walk.tokens && walk.before ? selene_prefix_create(&walk.prefix, store, NULL, 0) : SELENE_E_NOMEM;
+    walk.lengths = calloc(room / 64 + 1, sizeof *walk.lengths);
+    for (size_t i = 0; walk.lengths && i < crash->slot_count; i++)
+        if (crash->records[i].tokens && crash->records[i].tokens < room)
+            walk.lengths[crash->records[i].tokens / 64] |= UINT64_C(1) << crash->records[i].tokens % 64;
+    int result = walk.tokens && walk.before && walk.lengths ? selene_prefix_create(&walk.prefix, store, NULL, 0)
+                                                            : SELENE_E_NOMEM;
     if (result)
         fail(&walk, result, "selene_prefix_create");
     for (size_t i = 0; result == 0 && i < stage->workload->count; i++)
@@ -94,6 +125,7 @@ int crash_verify(struct crash *crash, const struct replay_stage *stage, selene_s
     if (result == 0)
         missing_count(crash, store, totals);
     selene_prefix_destroy(&walk.prefix);
+    free(walk.lengths);
     free(walk.tokens);
     free(walk.before);
     return result;

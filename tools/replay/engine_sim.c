@@ -22,7 +22,8 @@ struct sim {
     selene_store *store;
     struct seat *seats;
     uint32_t seat_count;
-    uint8_t *busy; /* [session] */
+    struct captures *captures; /* gone when the store is closed, as when an engine ends */
+    uint8_t *busy;             /* [session] */
     uint8_t *started;
     size_t cursor;     /* everything before it was started */
     uint64_t moved_ns; /* when something last happened */
@@ -68,7 +69,7 @@ static int sim_build(struct sim *sim, bool report_commits, struct selene_message
     const struct workload *workload = sim->stage->workload;
     uint32_t page = sim->stage->kv.page_tokens;
     uint64_t blocks = (uint64_t)workload->tokens_max / page + 1;
-    struct seat_world world = {sim->stage, &sim->device, NULL, message};
+    struct seat_world world = {sim->stage, &sim->device, NULL, NULL, message};
     int result = device_open(&sim->device, &sim->stage->kv, blocks * sim->seat_count, message);
     if (result)
         return result;
@@ -77,6 +78,10 @@ static int sim_build(struct sim *sim, bool report_commits, struct selene_message
     sim->started = calloc(workload->count, 1);
     if (sim->seats == NULL || sim->busy == NULL || sim->started == NULL)
         return sel_fail(message, SELENE_E_NOMEM, "no memory for the requests in flight");
+    result = captures_create(&sim->captures, page, sim->stage->kv.row_bytes && !sim->stage->options->no_defer,
+                             workload->session_count);
+    if (result)
+        return sel_fail(message, result, "no memory for the captures");
     for (uint32_t i = 0; result == 0 && i < sim->seat_count; i++)
         result = seat_open(&sim->seats[i], &world);
     return result ? result : store_open(sim, report_commits, message);
@@ -102,7 +107,7 @@ int sim_close(struct sim **pointer, struct selene_message *message) {
     struct sim *sim = *pointer;
     if (sim == NULL)
         return 0;
-    struct seat_world world = {sim->stage, &sim->device, sim->store, message};
+    struct seat_world world = {sim->stage, &sim->device, sim->captures, sim->store, message};
     /* Prefixes first: they belong to the store. Blocks last: the store may still read them until it is closed. */
     for (uint32_t i = 0; sim->seats && i < sim->seat_count; i++)
         selene_prefix_destroy(&sim->seats[i].prefix);
@@ -110,6 +115,7 @@ int sim_close(struct sim **pointer, struct selene_message *message) {
     for (uint32_t i = 0; sim->seats && i < sim->seat_count; i++)
         seat_close(&sim->seats[i], &world);
     device_close(&sim->device);
+    captures_destroy(&sim->captures);
     free(sim->seats);
     free(sim->busy);
     free(sim->started);
@@ -236,7 +242,7 @@ static bool idle(const struct sim *sim) {
 
 int sim_play(struct sim *sim, uint8_t *done, size_t end, const struct replay_sink *sink,
              struct selene_message *message) {
-    struct seat_world world = {sim->stage, &sim->device, sim->store, message};
+    struct seat_world world = {sim->stage, &sim->device, sim->captures, sim->store, message};
     size_t index;
     for (size_t i = 0; i < sim->stage->workload->count; i++)
         sim->started[i] = done[i];

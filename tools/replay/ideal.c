@@ -6,8 +6,9 @@
  */
 #include "tools/replay/ideal.h"
 
+#include "tools/replay/ideal_sequence.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 struct ideal {
     uint32_t page_tokens;
@@ -25,14 +26,8 @@ static uint64_t *slot_of(uint64_t *slots, size_t count, uint64_t hash) {
     return &slots[at];
 }
 
-/* Two sequences of different length never share an entry, whatever their hashes. */
-static uint64_t name_of(const uint64_t *hash, uint32_t tokens) {
-    uint64_t name = mix_in(hash[tokens], tokens);
-    return name ? name : 1;
-}
-
 static bool holds(const struct ideal *ideal, const uint64_t *hash, uint32_t tokens) {
-    return *slot_of(ideal->slots, ideal->slot_count, name_of(hash, tokens)) != 0;
+    return *slot_of(ideal->slots, ideal->slot_count, ideal_name(hash, tokens)) != 0;
 }
 
 static int insert(struct ideal *ideal, uint64_t name) {
@@ -111,49 +106,28 @@ int ideal_publish(struct ideal *ideal, const uint64_t *hash, uint32_t tokens) {
         return 0;
     if (ideal->has_rows) {
         ideal->lengths[tokens / 64] |= UINT64_C(1) << tokens % 64;
-        return insert(ideal, name_of(hash, tokens));
+        return insert(ideal, ideal_name(hash, tokens));
     }
     for (uint32_t page = tokens / ideal->page_tokens; result == 0 && page > 0; page--) {
         if (holds(ideal, hash, page * ideal->page_tokens))
             break;
-        result = insert(ideal, name_of(hash, page * ideal->page_tokens));
+        result = insert(ideal, ideal_name(hash, page * ideal->page_tokens));
     }
     return result;
 }
 
 /* ---- a whole workload ---- */
 
-/* Hashes are kept from request to request as far as the tokens are the same. */
-struct sequence {
-    uint32_t *tokens, *before;
-    uint64_t *hash;
-    uint32_t count; /* hashed */
-};
-
-static void sequence_take(struct sequence *sequence, const struct workload *workload, size_t index) {
-    const struct workload_request *request = &workload->requests[index];
-    uint32_t count = request->prompt_tokens + request->reply_tokens, same = 0;
-    uint32_t shorter = count < sequence->count ? count : sequence->count;
-    uint32_t *swap = sequence->before;
-    sequence->before = sequence->tokens, sequence->tokens = swap;
-    workload->ops->expand(workload, index, sequence->tokens);
-    while (same < shorter && sequence->tokens[same] == sequence->before[same])
-        same++;
-    for (uint32_t t = same; t < count; t++)
-        sequence->hash[t + 1] = mix_in(sequence->hash[t], sequence->tokens[t]);
-    sequence->count = count;
-}
-
-static int play(struct ideal *ideal, struct sequence *sequence, const struct workload *workload, uint32_t *hits,
+static int play(struct ideal *ideal, struct ideal_sequence *sequence, const struct workload *workload, uint32_t *hits,
                 void (*tick)(void *context, size_t done), void *context) {
     int result = 0;
     for (size_t i = 0; result == 0 && i < workload->count; i++) {
         const struct workload_request *request = &workload->requests[i];
-        sequence_take(sequence, workload, i);
+        const struct checkpoint *checkpoints = workload_checkpoints(workload, request);
+        ideal_sequence_take(sequence, workload, i);
         hits[i] = ideal_lookup(ideal, sequence->hash, request->prompt_tokens - 1);
-        result = ideal_publish(ideal, sequence->hash, request->checkpoint_tokens);
-        if (result == 0 && request->reply_tokens)
-            result = ideal_publish(ideal, sequence->hash, request->prompt_tokens + request->reply_tokens);
+        for (uint32_t c = 0; result == 0 && c < request->checkpoint_count; c++)
+            result = ideal_publish(ideal, sequence->hash, checkpoints[c].tokens);
         if (tick)
             tick(context, i);
     }
@@ -163,18 +137,13 @@ static int play(struct ideal *ideal, struct sequence *sequence, const struct wor
 int ideal_play(const struct workload *workload, uint32_t page_tokens, bool has_rows, uint32_t *hits,
                void (*tick)(void *context, size_t done), void *context) {
     struct ideal *ideal = NULL;
-    size_t room = (size_t)workload->tokens_max + 1;
-    struct sequence sequence = {calloc(room, 4), calloc(room, 4), calloc(room, 8), 0};
-    int result = SELENE_E_NOMEM;
-    if (sequence.tokens && sequence.before && sequence.hash)
+    struct ideal_sequence sequence;
+    int result = ideal_sequence_open(&sequence, workload);
+    if (result == 0)
         result = ideal_create(&ideal, page_tokens, has_rows, workload->tokens_max);
-    if (result == 0) {
-        sequence.hash[0] = mix64(7);
+    if (result == 0)
         result = play(ideal, &sequence, workload, hits, tick, context);
-    }
     ideal_destroy(&ideal);
-    free(sequence.tokens);
-    free(sequence.before);
-    free(sequence.hash);
+    ideal_sequence_close(&sequence);
     return result;
 }

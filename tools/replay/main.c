@@ -10,6 +10,7 @@
 #include "tools/replay/crash.h"
 #include "tools/replay/engine_sim.h"
 #include "tools/replay/ideal.h"
+#include "tools/replay/ideal_thin.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,24 +19,49 @@
 struct run {
     struct replay_stage stage;
     struct totals totals;
-    uint32_t *ideal;
+    uint32_t *ideal, *thinned_ideal;
     uint8_t *done;
     struct sel_progress progress;
     struct selene_message message;
 };
 
+static size_t requests_until(const struct run *run, double fraction) {
+    size_t count = run->stage.workload->count, until = (size_t)ceil((double)count * fraction);
+    return until < 1 ? 1 : until > count ? count : until;
+}
+
 static void ideal_tick(void *context, size_t done) { sel_progress_update(context, done, "ideal"); }
+
+/* Without rows nothing is thinned and nothing deferred. */
+static int thinned_ideal_make(struct run *run) {
+    const struct replay_options *options = run->stage.options;
+    const struct workload *workload = run->stage.workload;
+    double end_at = options->crash_at > 0 ? options->crash_at : options->restart_at;
+    if (run->stage.kv.row_bytes == 0) {
+        memcpy(run->thinned_ideal, run->ideal, workload->count * sizeof *run->ideal);
+        return 0;
+    }
+    struct ideal_thin_rules rules = {.page_tokens = run->stage.kv.page_tokens,
+                                     .thin = !options->no_thin,
+                                     .defer = !options->no_defer,
+                                     .spare_rows = options->spare_rows,
+                                     .restart_at = end_at > 0 ? requests_until(run, end_at) : SIZE_MAX};
+    return ideal_thin_play(workload, &rules, run->thinned_ideal, ideal_tick, &run->progress);
+}
 
 static int ideal_make(struct run *run) {
     const struct workload *workload = run->stage.workload;
     run->ideal = calloc(workload->count, sizeof *run->ideal);
+    run->thinned_ideal = calloc(workload->count, sizeof *run->thinned_ideal);
     run->done = calloc(workload->count, sizeof *run->done);
-    if (run->ideal == NULL || run->done == NULL)
+    if (run->ideal == NULL || run->thinned_ideal == NULL || run->done == NULL)
         return sel_fail(&run->message, SELENE_E_NOMEM, "no memory for the requests");
-    run->totals.ideal = run->ideal;
+    run->totals.ideal = run->ideal, run->totals.thinned_ideal = run->thinned_ideal;
     sel_progress_start(&run->progress, "prepare", workload->count, !run->stage.options->quiet);
     int result = ideal_play(workload, run->stage.kv.page_tokens, run->stage.kv.row_bytes > 0, run->ideal, ideal_tick,
                             &run->progress);
+    if (result == 0)
+        result = thinned_ideal_make(run);
     sel_progress_finish(&run->progress);
     return result ? sel_fail(&run->message, result, "no memory for the ideal") : 0;
 }
@@ -93,11 +119,6 @@ static int play_and_close(struct run *run, struct sim *sim, size_t end, bool dra
         return result;
     }
     return store_close(run, &sim);
-}
-
-static size_t requests_until(const struct run *run, double fraction) {
-    size_t count = run->stage.workload->count, until = (size_t)ceil((double)count * fraction);
-    return until < 1 ? 1 : until > count ? count : until;
 }
 
 static int play_once(struct run *run, size_t end, bool drain) {
@@ -174,6 +195,7 @@ int main(int argc, char **argv) {
     replay_stage_close(&run.stage);
     totals_free(&run.totals);
     free(run.ideal);
+    free(run.thinned_ideal);
     free(run.done);
     return result ? SEL_EXIT_USAGE : bad ? SEL_EXIT_FOUND : SEL_EXIT_OK;
 }

@@ -4,12 +4,18 @@
  */
 #include "tools/replay/replay.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
-#define TEXT(number)     #number
-#define VERSION(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
-#define SPARE_ROWS_MAX   1024                 /* the walk down from a record is that long */
-#define AGE_SECONDS_MAX  UINT64_C(3153600000) /* a hundred years: in nanoseconds it fits 64 bits */
+#define TEXT(number)      #number
+#define VERSION(a, b, c)  TEXT(a) "." TEXT(b) "." TEXT(c)
+#define CONVERSATIONS_MAX 65536
+#define TURNS_MAX         65536
+#define CONTEXT_MAX       SEL_TRACE_REQUEST_TOKENS_MAX
+#define CHECKPOINTS_MAX   64
+#define SPARE_ROWS_MAX    1024                 /* the walk down from a record is that long */
+#define AGE_SECONDS_MAX   UINT64_C(3153600000) /* a hundred years: in nanoseconds it fits 64 bits */
 static const char tool_and_version[] =
     "selene-replay " VERSION(SELENE_VERSION_MAJOR, SELENE_VERSION_MINOR, SELENE_VERSION_PATCH);
 static const char about[] =
@@ -17,11 +23,13 @@ static const char about[] =
     "TRACE is a file of requests: mooncake (ids of 512-token blocks), runs (agent sessions as runs of 64-token blocks) "
     "or "
     "tokens (NAME.requests.jsonl with NAME.tokens.u32le beside it; either may be named). The form is told from the "
-    "content. --generate agent makes up conversations of agents instead.\n"
+    "content. Instead, --generate agent makes up conversations of agents, and --generate conversation long ones with "
+    "many checkpoints.\n"
     "\n"
     "Each request is looked up (at most n - 1 of its n tokens), what is held is restored into paged device memory and "
-    "compared byte by byte with what it must be, the rest is computed, and the state is published at the end of the "
-    "prompt and, if its tokens are known, of the reply.\n"
+    "compared byte by byte with what it must be, the rest is computed, and the state is captured at the end of the "
+    "prompt, of the reply, if its tokens are known, and of messages, if they are. Captures are offered to the store at "
+    "once or, with rows, some of them when a request resumes there.\n"
     "\n"
     "Sizes take K, M, G, T. Without --disk there is no disk tier and nothing is written. With it DIR is created when "
     "it "
@@ -45,6 +53,11 @@ enum key {
     KEY_DURABILITY,
     KEY_DISK_THREADS,
     KEY_SESSIONS,
+    KEY_CONVERSATIONS,
+    KEY_TURNS,
+    KEY_CONTEXT,
+    KEY_CHECKPOINTS,
+    KEY_RERENDER,
     KEY_SEQUENTIAL,
     KEY_CONCURRENCY,
     KEY_RATE,
@@ -54,6 +67,7 @@ enum key {
     KEY_THREADS,
     KEY_NO_THIN,
     KEY_NO_PACK,
+    KEY_NO_DEFER,
     KEY_SPARE_ROWS,
     KEY_MAX_AGE,
     KEY_DRAIN,
@@ -64,10 +78,17 @@ enum key {
 
 static const struct argp_option table[] = {
     {NULL, 0, NULL, 0, "What is played:", 1},
-    {"generate", KEY_GENERATE, "KIND", 0, "A built-in workload instead of a trace: agent", 1},
+    {"generate", KEY_GENERATE, "KIND", 0, "A built-in workload instead of a trace: agent or conversation", 1},
     {"format", KEY_FORM, "FORM", 0, "Form of TRACE: mooncake, runs or tokens (default: told from its content)", 1},
     {"requests", KEY_REQUESTS, "N", 0, "The first N requests only (generated: so many, default 600)", 1},
     {"sessions", KEY_SESSIONS, "N", 0, "Requests of the first N sessions only", 1},
+    {"conversations", KEY_CONVERSATIONS, "N", 0, "conversation: so many, which take turns (default 1)", 1},
+    {"turns", KEY_TURNS, "N", 0, "conversation: turns of each (default 170)", 1},
+    {"context", KEY_CONTEXT, "TOKENS", 0, "conversation: tokens of each at its end (default 130000)", 1},
+    {"checkpoints-per-turn", KEY_CHECKPOINTS, "N", 0,
+     "conversation: the ends of N - 2 messages, of the prompt and of the reply (default 4)", 1},
+    {"rerender", KEY_RERENDER, NULL, 0,
+     "conversation: replies come back from the client a little different, so nothing resumes at their ends", 1},
     {"seed", KEY_SEED, "N", 0, "Seed of the generated workload and of the KV bytes (default 1)", 1},
     {NULL, 0, NULL, 0, "For which model:", 2},
     {"layout", KEY_LAYOUT, "NAME|FILE", 0, "Layout of the KV cache: a known model, or a JSON file (default qwen3-8b)",
@@ -84,6 +105,7 @@ static const struct argp_option table[] = {
     {"threads", KEY_THREADS, "N", 0, "Threads that copy and hash (default: the store's)", 3},
     {"spare-rows", KEY_SPARE_ROWS, "N", 0, "Rows kept above each newest record (default 1)", 3},
     {"no-thin", KEY_NO_THIN, NULL, 0, "Keep every row, for comparison", 3},
+    {"no-defer", KEY_NO_DEFER, NULL, 0, "Offer every checkpoint to the store at once, for comparison", 3},
     {"no-pack", KEY_NO_PACK, NULL, 0, "Store identical ranks one by one, for comparison", 3},
     {"max-age", KEY_MAX_AGE, "SECONDS", 0, "Records unused so long expire; 0: never (default)", 3},
     {NULL, 0, NULL, 0, "How it is played:", 4},
@@ -108,7 +130,7 @@ static const struct argp_option table[] = {
 };
 
 static error_t parse_workload(int key, const char *text, struct argp_state *state, struct replay_options *options) {
-    static const char *const kinds[] = {"agent", NULL};
+    static const char *const kinds[] = {"agent", "conversation", NULL};
     switch (key) {
     case KEY_GENERATE:
         options->generate = kinds[sel_cli_choice(state, "generate", text, kinds)];
@@ -133,6 +155,30 @@ static error_t parse_workload(int key, const char *text, struct argp_state *stat
         exit(SEL_EXIT_OK);
     case KEY_SCALE:
         options->scale = sel_cli_number(state, "scale", text, 1, UINT32_MAX);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static error_t parse_conversation(int key, const char *text, struct argp_state *state, struct replay_options *options) {
+    struct conversation_options *conversation = &options->conversation;
+    switch (key) {
+    case KEY_CONVERSATIONS:
+        conversation->conversations = (uint32_t)sel_cli_number(state, "conversations", text, 1, CONVERSATIONS_MAX);
+        return 0;
+    case KEY_TURNS:
+        conversation->turns = (uint32_t)sel_cli_number(state, "turns", text, 1, TURNS_MAX);
+        return 0;
+    case KEY_CONTEXT:
+        conversation->context_tokens = (uint32_t)sel_cli_number(state, "context", text, 1, CONTEXT_MAX);
+        return 0;
+    case KEY_CHECKPOINTS:
+        conversation->checkpoints_per_turn =
+            (uint32_t)sel_cli_number(state, "checkpoints-per-turn", text, 2, CHECKPOINTS_MAX);
+        return 0;
+    case KEY_RERENDER:
+        conversation->rerender = true;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -167,6 +213,9 @@ static error_t parse_store(int key, const char *text, struct argp_state *state, 
         return 0;
     case KEY_NO_THIN:
         options->no_thin = true;
+        return 0;
+    case KEY_NO_DEFER:
+        options->no_defer = true;
         return 0;
     case KEY_NO_PACK:
         options->no_pack = true;
@@ -216,12 +265,51 @@ static error_t parse_play(int key, const char *text, struct argp_state *state, s
     }
 }
 
+static const char *conversation_option_given(const struct conversation_options *conversation) {
+    return conversation->conversations          ? "conversations"
+           : conversation->turns                ? "turns"
+           : conversation->context_tokens       ? "context"
+           : conversation->checkpoints_per_turn ? "checkpoints-per-turn"
+           : conversation->rerender             ? "rerender"
+                                                : NULL;
+}
+
+/* Defaults, and whether the turns have room for their checkpoints. */
+static void conversation_check(struct argp_state *state, struct replay_options *options) {
+    struct conversation_options *conversation = &options->conversation;
+    const char *given = conversation_option_given(conversation);
+    if (options->generate == NULL || strcmp(options->generate, "conversation") != 0) {
+        if (given)
+            argp_error(state, "--%s needs --generate conversation", given);
+        return;
+    }
+    if (options->sessions)
+        argp_error(state, "found --sessions with --generate conversation, expected --conversations");
+    conversation->conversations += conversation->conversations == 0 ? 1 : 0;
+    conversation->turns += conversation->turns == 0 ? 170 : 0;
+    conversation->context_tokens += conversation->context_tokens == 0 ? 130000 : 0;
+    conversation->checkpoints_per_turn += conversation->checkpoints_per_turn == 0 ? 4 : 0;
+    uint64_t least = (uint64_t)conversation->turns * conversation_turn_tokens_min(conversation);
+    if (conversation->context_tokens < least)
+        argp_error(state,
+                   "--context: found %" PRIu32 ", expected at least %" PRIu64 " for %" PRIu32 " turns of %" PRIu32
+                   " checkpoints",
+                   conversation->context_tokens, least, conversation->turns, conversation->checkpoints_per_turn);
+    uint64_t all = (uint64_t)conversation->conversations * conversation->turns * conversation->checkpoints_per_turn;
+    if (all > SEL_TRACE_REQUESTS_MAX)
+        argp_error(state,
+                   "--conversations: found %" PRIu32 " of %" PRIu32 " turns, expected at most %" PRIu32
+                   " checkpoints in all",
+                   conversation->conversations, conversation->turns, SEL_TRACE_REQUESTS_MAX);
+}
+
 /* What options must satisfy together. */
-static void options_check(struct argp_state *state, const struct replay_options *options) {
+static void options_check(struct argp_state *state, struct replay_options *options) {
+    conversation_check(state, options);
     if (options->trace && options->generate)
         argp_error(state, "found both a trace and --generate, expected one of them");
     if (options->trace == NULL && options->generate == NULL)
-        argp_error(state, "found no trace, expected TRACE or --generate agent");
+        argp_error(state, "found no trace, expected TRACE or --generate");
     if (options->generate && options->form != SEL_TRACE_UNKNOWN)
         argp_error(state, "--format needs a trace");
     if (options->restart_at > 0 && options->crash_at > 0)
@@ -250,12 +338,14 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     }
     error_t result = parse_workload(key, text, state, options);
     if (result == ARGP_ERR_UNKNOWN)
+        result = parse_conversation(key, text, state, options);
+    if (result == ARGP_ERR_UNKNOWN)
         result = parse_store(key, text, state, options);
     return result == ARGP_ERR_UNKNOWN ? parse_play(key, text, state, options) : result;
 }
 
 void replay_options_parse(struct replay_options *options, int argc, char **argv) {
-    static const struct argp argp = {table, parse, "TRACE\n--generate agent", about, NULL, NULL, NULL};
+    static const struct argp argp = {table, parse, "TRACE\n--generate KIND", about, NULL, NULL, NULL};
     *options = (struct replay_options){.form = SEL_TRACE_UNKNOWN,
                                        .layout = "qwen3-8b",
                                        .scale = 256,

@@ -16,7 +16,8 @@
 
 struct replay_options {
     const char *trace;    /* NULL with generate */
-    const char *generate; /* "agent", or NULL */
+    const char *generate; /* "agent" or "conversation", or NULL */
+    struct conversation_options conversation;
     enum sel_trace_form form;
     const char *layout; /* a name or a file */
     uint64_t scale;
@@ -26,7 +27,7 @@ struct replay_options {
     int durability;
     bool disk_threads;
     uint32_t page_group, threads;
-    bool no_thin, no_pack;
+    bool no_thin, no_pack, no_defer;
     uint32_t spare_rows;
     uint64_t max_age_seconds;    /* 0: records do not age */
     uint64_t requests, sessions; /* 0: all; agent: 0 means the defaults */
@@ -67,6 +68,7 @@ struct replay_result {
     int32_t restore_tier; /* the slowest that was read; SELENE_TIER_NONE: no restore */
     uint32_t restores, restores_short, declined;
     uint32_t publishes, present, oversize, retries, abandoned, failed;
+    uint32_t offers_made, offers_deferred, offers_resumed; /* the latter are of both: deferred, then made */
     uint64_t published_bytes;
 };
 

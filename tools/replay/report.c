@@ -8,6 +8,7 @@
 #include "cli/table.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 
 static const char *const tiers[SELENE_TIER_COUNT] = {"memory", "disk", "pool"};
 
@@ -34,7 +35,7 @@ static void row_tokens(struct sel_table *table, const char *name, uint64_t token
     sel_table_cell(table, "%.4f %%", 100 * ratio(tokens, all));
 }
 
-static void rows_tokens(struct sel_table *table, const struct totals *totals) {
+static void rows_tokens(struct sel_table *table, const struct replay_stage *stage, const struct totals *totals) {
     const struct replay_result *sum = &totals->sum;
     row_count(table, "requests", totals->requests);
     row_tokens(table, "tokens asked for", sum->tokens_in, sum->tokens_in);
@@ -42,6 +43,8 @@ static void rows_tokens(struct sel_table *table, const struct totals *totals) {
     row_tokens(table, "  from memory", sum->tokens_hit_by_tier[SELENE_TIER_MEMORY], sum->tokens_in);
     row_tokens(table, "  from disk", sum->tokens_hit_by_tier[SELENE_TIER_DISK], sum->tokens_in);
     row_tokens(table, "an endless cache", totals->ideal_tokens, sum->tokens_in);
+    if (stage->layout.layout.row_bytes)
+        row_tokens(table, "  that thins and defers", totals->thinned_ideal_tokens, sum->tokens_in);
     sel_table_rule(table);
 }
 
@@ -54,6 +57,41 @@ static void rows_bytes(struct sel_table *table, const struct replay_stage *stage
         row_size(table, "read from disk", totals->store.disk_read_bytes);
         row_size(table, "allocated on disk", totals->store.disk_allocated_bytes);
     }
+    sel_table_rule(table);
+}
+
+/* The rest of a row that begins with a count. */
+static void row_note(struct sel_table *table, const char *name, uint64_t number, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+static void row_note(struct sel_table *table, const char *name, uint64_t number, const char *format, ...) {
+    char text[SEL_SIZE_TEXT], note[128];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(note, sizeof note, format, list);
+    va_end(list);
+    sel_table_cell(table, "%s", name);
+    sel_table_cell(table, "%s", sel_count_print(text, number));
+    sel_table_cell(table, "%s", note);
+}
+
+static void rows_held(struct sel_table *table, const struct replay_stage *stage, const struct totals *totals) {
+    const struct selene_stats *store = &totals->store;
+    const struct replay_result *sum = &totals->sum;
+    char text[SEL_SIZE_TEXT];
+    for (int tier = 0; tier < SELENE_TIER_COUNT; tier++) {
+        char name[32];
+        if (store->records[tier] == 0 && store->evictions[tier] == 0)
+            continue;
+        snprintf(name, sizeof name, "records in %s", tiers[tier]);
+        row_note(table, name, store->records[tier],
+                 "%s, %" PRIu64 " packed, %" PRIu64 " rows, %" PRIu64 " thinned, %" PRIu64 " evicted",
+                 sel_size_print(text, store->held_bytes[tier]), store->packed_records[tier], store->rows[tier],
+                 store->rows_thinned[tier], store->evictions[tier]);
+    }
+    row_note(table, "slots used", store->slots_used, "of %" PRIu64, store->slots_total);
+    if (stage->layout.layout.row_bytes)
+        row_note(table, "offers", sum->offers_made, "%" PRIu32 " deferred, %" PRIu32 " resumed, %" PRIu32 " dropped",
+                 sum->offers_deferred, sum->offers_resumed, sum->offers_deferred - sum->offers_resumed);
     sel_table_rule(table);
 }
 
@@ -77,22 +115,28 @@ static void rows_trouble(struct sel_table *table, const struct totals *totals) {
     const struct {
         const char *name;
         uint64_t count;
-    } rows[] = {{"publishes abandoned", sum->abandoned},
-                {"publishes too large", sum->oversize},
-                {"publishes failed", sum->failed},
-                {"restores that came short", sum->restores_short},
-                {"restores declined", sum->declined},
-                {"checksum failures on disk", totals->store.checksum_failures[SELENE_TIER_DISK]},
-                {"checksum failures in memory", totals->store.checksum_failures[SELENE_TIER_MEMORY]},
-                {"disk errors", totals->store.io_errors[SELENE_TIER_DISK]},
-                {"records dropped", totals->store.dropped_records},
-                {"requests beyond the ideal", totals->beyond_ideal},
-                {"broken invariants", totals->invariant_failures}};
+    } rows[] = {
+        {"publishes abandoned", sum->abandoned},
+        {"publishes too large", sum->oversize},
+        {"publishes failed", sum->failed},
+        {"restores that came short", sum->restores_short},
+        {"restores declined", sum->declined},
+        {"checksum failures on disk", totals->store.checksum_failures[SELENE_TIER_DISK]},
+        {"checksum failures in memory", totals->store.checksum_failures[SELENE_TIER_MEMORY]},
+        {"disk errors", totals->store.io_errors[SELENE_TIER_DISK]},
+        {"records dropped", totals->store.dropped_records},
+        {"records expired", totals->store.expiries[SELENE_TIER_MEMORY] + totals->store.expiries[SELENE_TIER_DISK]},
+        {"records not drained in time", totals->drained.skipped_deadline},
+        {"records not drained, failed", totals->drained.skipped_failed},
+        {"records not drained, parent", totals->drained.skipped_parent},
+        {"records not drained, no room", totals->drained.skipped_room},
+        {"requests beyond the ideal", totals->beyond_ideal},
+        {"broken invariants", totals->invariant_failures}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         if (rows[i].count)
             row_count(table, rows[i].name, rows[i].count);
-    if (totals->restarts)
-        row_count(table, "records drained before the restart", totals->drained.written);
+    if (totals->restarts || totals->drained.written)
+        row_count(table, "records drained", totals->drained.written);
     if (totals->crashes == 0)
         return;
     row_count(table, "records committed before the crash", totals->committed_before_crash);
@@ -111,8 +155,9 @@ void report_table(const struct replay_stage *stage, struct totals *totals, FILE 
     if (layout->row_bytes)
         fprintf(file, ", %" PRIu32 " x %s a row", layout->rank_count, sel_size_print(row, layout->row_bytes));
     fputs("\n\n", file);
-    rows_tokens(table, totals);
+    rows_tokens(table, stage, totals);
     rows_bytes(table, stage, totals);
+    rows_held(table, stage, totals);
     rows_times(table, totals);
     rows_trouble(table, totals);
     sel_table_print(table, file);

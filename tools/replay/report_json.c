@@ -28,6 +28,7 @@ static int json_setup(struct sel_json *json, const struct replay_stage *stage) {
            sel_json_set_u64(json, "concurrency", options->sequential ? 1 : options->concurrency) |
            sel_json_set_bool(json, "thinning", !options->no_thin) |
            sel_json_set_bool(json, "packing", !options->no_pack) |
+           sel_json_set_bool(json, "deferring", !options->no_defer) |
            sel_json_set_u64(json, "spare_rows", options->spare_rows) |
            sel_json_set_u64(json, "max_age_seconds", options->max_age_seconds) |
            sel_json_set_u64(json, "seed", options->seed);
@@ -48,6 +49,8 @@ static int json_tokens(struct sel_json *json, const struct totals *totals) {
            sel_json_set_double(json, "hit_ratio", ratio(sum->tokens_hit, sum->tokens_in)) |
            sel_json_set_u64(json, "ideal_tokens_hit", totals->ideal_tokens) |
            sel_json_set_double(json, "ideal_hit_ratio", ratio(totals->ideal_tokens, sum->tokens_in)) |
+           sel_json_set_u64(json, "thinned_ideal_tokens_hit", totals->thinned_ideal_tokens) |
+           sel_json_set_double(json, "thinned_ideal_hit_ratio", ratio(totals->thinned_ideal_tokens, sum->tokens_in)) |
            sel_json_set_u64(json, "requests_beyond_ideal", totals->beyond_ideal) |
            json_by_tier(json, "tokens_hit_by_tier", sum->tokens_hit_by_tier);
 }
@@ -131,6 +134,16 @@ static int json_lifetimes(struct sel_json *json, const struct totals *totals) {
            json_by_tier(json, "expiries_by_tier", store->expiries) | json_retries(json, store);
 }
 
+/* Deferred captures that nobody resumed at in the end were dropped. */
+static int json_offers(struct sel_json *json, const struct replay_result *sum) {
+    struct sel_json *offers = sel_json_object();
+    int result = sel_json_set_u64(offers, "made", sum->offers_made) |
+                 sel_json_set_u64(offers, "deferred", sum->offers_deferred) |
+                 sel_json_set_u64(offers, "resumed", sum->offers_resumed) |
+                 sel_json_set_u64(offers, "dropped", sum->offers_deferred - sum->offers_resumed);
+    return result | sel_json_set(json, "offers", offers);
+}
+
 static int json_drain(struct sel_json *json, const struct drained *drained) {
     struct sel_json *drain = sel_json_object(), *skipped = sel_json_object();
     int result = sel_json_set_u64(skipped, "deadline", drained->skipped_deadline) |
@@ -181,7 +194,8 @@ int report_json(const struct replay_stage *stage, struct totals *totals, struct 
     struct sel_json *json = sel_json_object();
     int result = json_setup(json, stage) | json_tokens(json, totals) | json_bytes(json, totals) |
                  json_counts(json, totals) | json_tiers(json, totals) | json_lifetimes(json, totals) |
-                 json_drain(json, &totals->drained) | json_recovery(json, totals) | json_series(json, totals);
+                 json_offers(json, &totals->sum) | json_drain(json, &totals->drained) | json_recovery(json, totals) |
+                 json_series(json, totals);
     if (result || totals->no_memory)
         result = sel_fail(message, SELENE_E_NOMEM, "no memory for the results");
     if (result == 0)

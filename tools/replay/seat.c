@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One request: look-up, restore, verification, prefill, publish.
+ * One request: look-up, restore, verification; the states.
  */
-#include "tools/replay/seat.h"
+#include "tools/replay/seat_priv.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define WAIT_SEQUENTIAL_NS (30 * SEL_NS_PER_SECOND) /* a store that says "not now" so long is stuck: an error */
-#define WAIT_NS            (2 * SEL_NS_PER_SECOND)  /* then the publish is abandoned */
-#define ATTEMPTS_MAX       8 /* look-ups of one request: held records may go between look-up and restore */
+#define ATTEMPTS_MAX 8 /* look-ups of one request: held records may go between look-up and restore */
 
-static int fail(const struct seat_world *world, const struct seat *seat, int code, const char *call) {
+int seat_fail(const struct seat_world *world, const struct seat *seat, int code, const char *call) {
     return sel_fail(world->message, code, "request %" PRIu64 ": %s: %s", seat->result.index + 1, call,
                     selene_error_text(code));
 }
-
-static bool has_rows(const struct seat_world *world) { return world->stage->kv.row_bytes > 0; }
 
 int seat_open(struct seat *seat, const struct seat_world *world) {
     const struct kv *kv = &world->stage->kv;
@@ -29,7 +25,7 @@ int seat_open(struct seat *seat, const struct seat_world *world) {
     if (seat->tokens == NULL || seat->before == NULL || seat->hash == NULL || seat->blocks == NULL)
         return sel_fail(world->message, SELENE_E_NOMEM, "no memory for a request");
     seat->hash[0] = kv->start;
-    if (!has_rows(world))
+    if (!seat_has_rows(world))
         return 0;
     seat->rows = calloc(kv->rank_count, sizeof *seat->rows);
     for (uint32_t rank = 0; seat->rows && rank < kv->rank_count; rank++)
@@ -72,13 +68,13 @@ static int sequence_take(struct seat *seat, const struct seat_world *world, size
     if (seat->prefix == NULL)
         result = selene_prefix_create(&seat->prefix, world->store, NULL, 0);
     if (result)
-        return fail(world, seat, result, "selene_prefix_create");
+        return seat_fail(world, seat, result, "selene_prefix_create");
     uint64_t held = selene_prefix_tokens(seat->prefix), keep = same < prompt ? same : prompt;
     if (held > keep)
         result = selene_prefix_truncate(seat->prefix, keep), held = keep;
     if (result == 0)
         result = selene_prefix_append(seat->prefix, seat->tokens + held, prompt - held);
-    return result ? fail(world, seat, result, "selene_prefix_append") : 0;
+    return result ? seat_fail(world, seat, result, "selene_prefix_append") : 0;
 }
 
 int seat_start(struct seat *seat, const struct seat_world *world, size_t index) {
@@ -89,7 +85,9 @@ int seat_start(struct seat *seat, const struct seat_world *world, size_t index) 
         .index = index, .tokens_in = seat->request->prompt_tokens, .restore_tier = SELENE_TIER_NONE};
     seat->limit_tokens = seat->request->prompt_tokens - 1;
     seat->filled = seat->attempts = seat->poisoned = 0;
-    seat->at_reply = seat->waiting = false;
+    seat->checkpoint = seat->capture_tokens = 0;
+    seat->offers_request = 0;
+    seat->looked = seat->waiting = false;
     seat->block_count = tokens / page + (tokens % page != 0);
     if (!device_take(world->device, seat->blocks, seat->block_count))
         return sel_fail(world->message, SELENE_E_INTERNAL, "the engine ran out of blocks");
@@ -106,31 +104,26 @@ void seat_finish(struct seat *seat, const struct seat_world *world) {
 /* ---- look-up and restore ---- */
 
 /* True while "not now" may be answered by trying again. */
-static bool may_wait(struct seat *seat, const struct seat_world *world) {
+bool seat_may_wait(struct seat *seat, const struct seat_world *world) {
     uint64_t now = sel_cli_now_ns();
     seat->result.retries++;
     if (!seat->waiting)
         seat->waiting = true, seat->waiting_since_ns = now;
-    return now - seat->waiting_since_ns < (world->stage->options->sequential ? WAIT_SEQUENTIAL_NS : WAIT_NS);
+    return now - seat->waiting_since_ns < (world->stage->options->sequential ? SEAT_WAIT_SEQUENTIAL_NS : SEAT_WAIT_NS);
 }
 
-static void publish_next(struct seat *seat) {
-    seat->state = SEAT_PUBLISH;
-    seat->waiting = false;
-}
-
-static struct selene_device_state state_of(const struct seat *seat, uint32_t block_count) {
+struct selene_device_state seat_state(const struct seat *seat, uint32_t block_count) {
     return (struct selene_device_state){
         .blocks = seat->blocks, .block_count = block_count, .rows = (void *const *)seat->rows};
 }
 
-static uint32_t pages_of(const struct seat_world *world, uint64_t tokens) {
+uint32_t seat_pages(const struct seat_world *world, uint64_t tokens) {
     uint32_t page = world->stage->kv.page_tokens;
     return (uint32_t)(tokens / page + (tokens % page != 0));
 }
 
 static int restore_start(struct seat *seat, const struct seat_world *world, const struct selene_match *match) {
-    uint32_t pages = pages_of(world, match->tokens);
+    uint32_t pages = seat_pages(world, match->tokens);
     if (match->tokens > seat->limit_tokens)
         return sel_fail(world->message, SELENE_E_INTERNAL,
                         "request %" PRIu64 ": selene_lookup found %" PRIu64 " tokens, expected at most %" PRIu32,
@@ -139,7 +132,7 @@ static int restore_start(struct seat *seat, const struct seat_world *world, cons
         device_poison(world->device, seat->blocks + seat->poisoned, pages - seat->poisoned);
         seat->poisoned = pages;
     }
-    struct selene_device_state state = state_of(seat, pages);
+    struct selene_device_state state = seat_state(seat, pages);
     int result = selene_restore(world->store, seat->prefix, match->tokens, &state, &seat->ticket);
     if (result == 0) {
         seat->state = SEAT_RESTORE;
@@ -148,13 +141,13 @@ static int restore_start(struct seat *seat, const struct seat_world *world, cons
         seat->result.restores++;
         return 1;
     }
-    if (result == SELENE_E_RETRY && may_wait(seat, world))
+    if (result == SELENE_E_RETRY && seat_may_wait(seat, world))
         return 0;
     if (result == SELENE_E_NOTFOUND && ++seat->attempts < ATTEMPTS_MAX)
         return 1;
     if (result != SELENE_E_RETRY && result != SELENE_E_NOTFOUND)
-        return fail(world, seat, result, "selene_restore");
-    publish_next(seat);
+        return seat_fail(world, seat, result, "selene_restore");
+    seat_publish_begin(seat);
     return 1;
 }
 
@@ -162,10 +155,21 @@ static int look(struct seat *seat, const struct seat_world *world) {
     struct selene_match match;
     int result = selene_lookup(world->store, seat->prefix, seat->limit_tokens, &match);
     if (result)
-        return fail(world, seat, result, "selene_lookup");
+        return seat_fail(world, seat, result, "selene_lookup");
+    uint32_t capture = 0;
+    if (!seat->looked)
+        result = captures_resume(world->captures, seat->request->session, seat->hash, match.tokens, seat->limit_tokens,
+                                 &capture);
+    if (result)
+        return seat_fail(world, seat, result, "selene_offers_begin");
+    seat->looked = true;
+    if (capture) {
+        seat_capture_begin(seat, capture);
+        return 1;
+    }
     if (match.tokens == 0 || match.declined) { /* slower than computing the same tokens [R3] */
         seat->result.declined += match.tokens != 0;
-        publish_next(seat);
+        seat_publish_begin(seat);
         return 1;
     }
     return restore_start(seat, world, &match);
@@ -185,7 +189,7 @@ static void page_verify(struct seat *seat, const struct seat_world *world, uint3
 
 static void verify(struct seat *seat, const struct seat_world *world, uint32_t tokens, bool whole) {
     const struct kv *kv = &world->stage->kv;
-    uint32_t pages = pages_of(world, tokens);
+    uint32_t pages = seat_pages(world, tokens);
     for (uint32_t i = 0; i < pages; i++) {
         uint32_t held = tokens - i * kv->page_tokens;
         page_verify(seat, world, i, held < kv->page_tokens ? held : kv->page_tokens, whole);
@@ -205,7 +209,7 @@ static void restored(struct seat *seat, const struct seat_world *world, const st
     result->tokens_hit = event->tokens;
     seat->filled = (uint32_t)event->tokens;
     verify(seat, world, seat->filled, event->result == 0);
-    publish_next(seat);
+    seat_publish_begin(seat);
 }
 
 static int restore_event(struct seat *seat, const struct seat_world *world, const struct selene_event *event) {
@@ -214,7 +218,7 @@ static int restore_event(struct seat *seat, const struct seat_world *world, cons
                         "request %" PRIu64 ": a restore gave %" PRIu64 " tokens, expected at most %" PRIu32,
                         seat->result.index + 1, event->tokens, seat->limit_tokens);
     seat->result.restores_short += event->result != 0;
-    if (event->result == 0 || (event->tokens && !has_rows(world))) {
+    if (event->result == 0 || (event->tokens && !seat_has_rows(world))) {
         restored(seat, world, event);
         return 0;
     }
@@ -224,91 +228,8 @@ static int restore_event(struct seat *seat, const struct seat_world *world, cons
         seat->state = SEAT_LOOK;
         return 0;
     }
-    publish_next(seat);
+    seat_publish_begin(seat);
     return 0;
-}
-
-/* ---- prefill and publish ---- */
-
-static uint32_t checkpoint_of(const struct seat *seat) {
-    return seat->at_reply ? seat->request->prompt_tokens + seat->request->reply_tokens
-                          : seat->request->checkpoint_tokens;
-}
-
-static void prefill(struct seat *seat, const struct seat_world *world, uint32_t to) {
-    const struct kv *kv = &world->stage->kv;
-    uint32_t page = kv->page_tokens;
-    for (uint64_t first = seat->filled / page * page; first < to && seat->filled < to; first += page) {
-        uint32_t from = seat->filled > first ? (uint32_t)(seat->filled - first) : 0;
-        uint32_t end = to - first < page ? (uint32_t)(to - first) : page;
-        uint32_t block = seat->blocks[first / page];
-        for (uint32_t rank = 0; rank < kv->rank_count; rank++)
-            kv_page_fill(kv, rank, seat->hash, first, from, end, device_share(world->device, rank, block));
-    }
-    for (uint32_t rank = 0; seat->rows && rank < kv->rank_count; rank++)
-        kv_row_fill(kv, rank, seat->hash[to], seat->rows[rank]);
-    seat->filled = to > seat->filled ? to : seat->filled;
-}
-
-static int publish_past(struct seat *seat, const struct seat_world *world) {
-    seat->waiting = false;
-    if (seat->at_reply || seat->request->reply_tokens == 0) {
-        seat->state = SEAT_DONE;
-        return 1;
-    }
-    seat->at_reply = true;
-    seat->state = SEAT_PUBLISH;
-    int result =
-        selene_prefix_append(seat->prefix, seat->tokens + seat->request->prompt_tokens, seat->request->reply_tokens);
-    return result ? fail(world, seat, result, "selene_prefix_append") : 1;
-}
-
-static int publish_answer(struct seat *seat, const struct seat_world *world,
-                          const struct selene_publish_result *answer) {
-    switch (answer->answer) {
-    case SELENE_ACCEPTED:
-        seat->ticket = answer->ticket;
-        seat->state = SEAT_PUBLISHING;
-        seat->waiting = false;
-        seat->result.publishes++;
-        return 1;
-    case SELENE_RETRY:
-        if (may_wait(seat, world))
-            return 0;
-        if (world->stage->options->sequential)
-            return sel_fail(world->message, SELENE_E_STALLED,
-                            "request %" PRIu64 ": the store refused to publish %" PRIu32 " tokens for %" PRIu64
-                            " s (reason %d), expected it to make room",
-                            seat->result.index + 1, checkpoint_of(seat), WAIT_SEQUENTIAL_NS / SEL_NS_PER_SECOND,
-                            answer->reason);
-        selene_publish_abandoned(world->store, answer->reason);
-        seat->result.abandoned++;
-        return publish_past(seat, world);
-    case SELENE_OVERSIZE:
-        seat->result.oversize++;
-        return publish_past(seat, world);
-    default:
-        seat->result.present++;
-        return publish_past(seat, world);
-    }
-}
-
-/* The offer is made before the blocks are computed, as engines do; the store must wait for `ready` (fault 4). */
-static int publish(struct seat *seat, const struct seat_world *world) {
-    uint32_t tokens = checkpoint_of(seat);
-    struct selene_publish_result answer = {0};
-    if (tokens == 0)
-        return publish_past(seat, world);
-    if (!seat->waiting)
-        __atomic_store_n(&seat->ready, 0, __ATOMIC_RELEASE);
-    struct selene_device_state state = state_of(seat, pages_of(world, tokens));
-    state.wait = &seat->ready;
-    int result = selene_publish(world->store, seat->prefix, tokens, &state, &answer);
-    if (!seat->waiting) {
-        prefill(seat, world, tokens);
-        __atomic_store_n(&seat->ready, 1, __ATOMIC_RELEASE);
-    }
-    return result ? fail(world, seat, result, "selene_publish") : publish_answer(seat, world, &answer);
 }
 
 /* ---- drive ---- */
@@ -319,7 +240,7 @@ int seat_step(struct seat *seat, const struct seat_world *world) {
         if (seat->state == SEAT_LOOK)
             result = look(seat, world);
         else if (seat->state == SEAT_PUBLISH)
-            result = publish(seat, world);
+            result = seat_publish(seat, world);
         else
             break;
         done |= result == 1;
@@ -331,10 +252,8 @@ int seat_event(struct seat *seat, const struct seat_world *world, const struct s
     if (event->kind == SELENE_EVENT_RESTORE && seat->state == SEAT_RESTORE)
         return restore_event(seat, world, event);
     if (event->kind == SELENE_EVENT_PUBLISH && seat->state == SEAT_PUBLISHING) {
-        seat->result.failed += event->result != 0;
-        seat->result.published_bytes += event->bytes;
-        int result = publish_past(seat, world);
-        return result < 0 ? result : 0;
+        seat_publish_event(seat, event);
+        return 0;
     }
     return sel_fail(world->message, SELENE_E_INTERNAL,
                     "request %" PRIu64 ": found event %d, expected none of that kind", seat->result.index + 1,

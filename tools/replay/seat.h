@@ -2,10 +2,12 @@
  *
  * The life of one request in the simulated engine:
  *
- *     LOOK --(something held)--> RESTORE --> PUBLISH <--> PUBLISHING --> (reply known: PUBLISH again) --> IDLE
+ *     LOOK --(something held)--> RESTORE --> PUBLISH <--> PUBLISHING --> (the next checkpoint: PUBLISH again) --> IDLE
  *       |______(nothing, declined)____________^
  *
- *   LOOK        looks up n - 1 tokens and starts a restore; repeats while the answer is "not now"
+ *   LOOK        looks up n - 1 tokens and starts a restore; repeats while the answer is "not now". A deferred capture
+ *               that is longer than what the store holds is offered first (PUBLISH, PUBLISHING, LOOK again), so that
+ *               every restored byte comes through the store
  *   RESTORE     waits for the event, then verifies every restored byte
  *   PUBLISH     fills the blocks up to the checkpoint ("prefill"), offers it; repeats while the answer is "not now"
  *   PUBLISHING  waits for the event: until then the blocks must not change
@@ -15,6 +17,7 @@
 #ifndef SELENE_REPLAY_SEAT_H
 #define SELENE_REPLAY_SEAT_H
 
+#include "tools/replay/captures.h"
 #include "tools/replay/device.h"
 
 enum seat_state { SEAT_IDLE, SEAT_LOOK, SEAT_RESTORE, SEAT_PUBLISH, SEAT_PUBLISHING, SEAT_DONE };
@@ -34,8 +37,11 @@ struct seat {
     uint32_t poisoned;     /* pages that hold poison and nothing else, for the next restore */
     uint32_t limit_tokens; /* of the look-up: less after a restore that came short */
     uint32_t attempts;
-    bool at_reply;
-    bool waiting; /* the last answer was "not now" */
+    uint32_t checkpoint;     /* the next one */
+    uint64_t offers_request; /* among the captures; 0: not begun */
+    uint32_t capture_tokens; /* of a deferred capture that is being offered; 0: none is */
+    bool looked;             /* once: the session's deferred captures are gone */
+    bool waiting;            /* the last answer was "not now" */
     uint64_t waiting_since_ns;
     uint64_t ticket;
     struct replay_result result;
@@ -45,6 +51,7 @@ struct seat {
 struct seat_world {
     const struct replay_stage *stage;
     struct device *device;
+    struct captures *captures;
     selene_store *store;
     struct selene_message *message;
 };

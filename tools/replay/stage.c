@@ -65,6 +65,11 @@ static int workload_take(struct replay_stage *stage, struct selene_message *mess
     const struct replay_options *options = stage->options;
     struct sel_trace *trace;
     int result;
+    if (options->generate && strcmp(options->generate, "conversation") == 0) {
+        result = workload_conversation_create(&stage->workload, options->seed,
+                                              options->requests ? options->requests : SIZE_MAX, &options->conversation);
+        return result ? sel_fail(message, result, "no memory for the workload") : 0;
+    }
     if (options->generate) {
         uint64_t requests = options->requests ? options->requests : options->sessions ? UINT32_MAX : AGENT_REQUESTS;
         if (options->sessions && requests > options->sessions * 400)

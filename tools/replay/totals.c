@@ -35,6 +35,7 @@ void totals_add(struct totals *totals, const struct replay_result *result) {
     uint32_t ideal = totals->ideal[result->index];
     totals->requests++;
     totals->ideal_tokens += ideal;
+    totals->thinned_ideal_tokens += totals->thinned_ideal[result->index];
     totals->beyond_ideal += result->tokens_hit > ideal;
     sum->tokens_in += result->tokens_in;
     sum->tokens_hit += result->tokens_hit;
@@ -51,6 +52,9 @@ void totals_add(struct totals *totals, const struct replay_result *result) {
     sum->retries += result->retries;
     sum->abandoned += result->abandoned;
     sum->failed += result->failed;
+    sum->offers_made += result->offers_made;
+    sum->offers_deferred += result->offers_deferred;
+    sum->offers_resumed += result->offers_resumed;
     sum->published_bytes += result->published_bytes;
     if (result->restore_tier >= 0 && result->restore_tier < SELENE_TIER_COUNT &&
         !latencies_add(&totals->restore[result->restore_tier], result->restore_ns))

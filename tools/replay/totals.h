@@ -29,9 +29,9 @@ struct drained {
 struct totals {
     struct replay_result sum; /* index and restore_tier unused */
     uint64_t requests;
-    uint64_t ideal_tokens;
+    uint64_t ideal_tokens, thinned_ideal_tokens;
     uint64_t beyond_ideal; /* requests that hit more than the ideal: records of an earlier run were there */
-    const uint32_t *ideal; /* [request] */
+    const uint32_t *ideal, *thinned_ideal; /* [request] */
     struct latencies restore[SELENE_TIER_COUNT];
     bool no_memory; /* latencies are incomplete */
 

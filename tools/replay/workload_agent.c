@@ -83,15 +83,16 @@ static int call_make(struct workload_agent *agent, struct conversation *talk, ui
     *request = (struct workload_request){.session = session};
     for (uint32_t i = 0; i < talk->count; i++)
         request->prompt_tokens += agent->lengths[talk->messages[i]];
-    request->checkpoint_tokens = request->prompt_tokens;
     request->reply_tokens = mix_between(&agent->random, 40, 600);
-    if (message_say(agent, talk, request->reply_tokens) ||
+    uint32_t tokens = request->prompt_tokens + request->reply_tokens;
+    if (workload_checkpoint_add(&agent->base, request, CHECKPOINT_PROMPT, request->prompt_tokens) ||
+        workload_checkpoint_add(&agent->base, request, CHECKPOINT_TERMINAL, tokens) ||
+        message_say(agent, talk, request->reply_tokens) ||
         grow(&agent->lists, &agent->list_capacity, agent->list_count + talk->count))
         return SELENE_E_NOMEM;
     memcpy(agent->lists + agent->list_count, talk->messages, talk->count * sizeof *talk->messages);
     agent->list_count += talk->count;
     agent->list_first[++agent->base.count] = agent->list_count;
-    uint32_t tokens = request->prompt_tokens + request->reply_tokens;
     agent->base.tokens_max = tokens > agent->base.tokens_max ? tokens : agent->base.tokens_max;
     return 0;
 }
@@ -177,7 +178,7 @@ static void agent_destroy(struct workload *workload) {
     free(agent->lengths);
     free(agent->lists);
     free(agent->list_first);
-    free(agent->base.requests);
+    workload_base_free(&agent->base);
     free(agent);
 }
 

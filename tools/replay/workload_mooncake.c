@@ -5,12 +5,10 @@
  */
 #include "tools/replay/workload.h"
 
-void workload_mooncake_describe(const struct sel_trace *trace, size_t index, struct workload_request *request) {
+uint32_t workload_mooncake_describe(const struct sel_trace *trace, size_t index, struct workload_request *request) {
     const struct sel_trace_request *source = &trace->requests[index];
-    *request = (struct workload_request){.session = source->session,
-                                         .prompt_tokens = source->input_tokens,
-                                         .checkpoint_tokens =
-                                             source->input_tokens / trace->block_tokens * trace->block_tokens};
+    *request = (struct workload_request){.session = source->session, .prompt_tokens = source->input_tokens};
+    return source->input_tokens / trace->block_tokens * trace->block_tokens;
 }
 
 void workload_mooncake_expand(const struct workload *workload, size_t index, uint32_t *tokens) {

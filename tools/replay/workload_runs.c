@@ -7,12 +7,10 @@
 
 #define OWN_TOKENS UINT64_C(0x7461696c) /* sets the names of tails apart from those of blocks */
 
-void workload_runs_describe(const struct sel_trace *trace, size_t index, struct workload_request *request) {
+uint32_t workload_runs_describe(const struct sel_trace *trace, size_t index, struct workload_request *request) {
     const struct sel_trace_request *source = &trace->requests[index];
-    *request = (struct workload_request){.session = source->session,
-                                         .prompt_tokens = source->input_tokens,
-                                         .checkpoint_tokens =
-                                             source->input_tokens / trace->block_tokens * trace->block_tokens};
+    *request = (struct workload_request){.session = source->session, .prompt_tokens = source->input_tokens};
+    return source->input_tokens / trace->block_tokens * trace->block_tokens;
 }
 
 void workload_runs_expand(const struct workload *workload, size_t index, uint32_t *tokens) {

@@ -6,12 +6,11 @@
 
 #include <string.h>
 
-void workload_tokens_describe(const struct sel_trace *trace, size_t index, struct workload_request *request) {
+uint32_t workload_tokens_describe(const struct sel_trace *trace, size_t index, struct workload_request *request) {
     const struct sel_trace_request *source = &trace->requests[index];
-    *request = (struct workload_request){.session = source->session,
-                                         .prompt_tokens = source->input_tokens,
-                                         .checkpoint_tokens = source->input_tokens,
-                                         .reply_tokens = source->output_tokens};
+    *request = (struct workload_request){
+        .session = source->session, .prompt_tokens = source->input_tokens, .reply_tokens = source->output_tokens};
+    return source->input_tokens;
 }
 
 void workload_tokens_expand(const struct workload *workload, size_t index, uint32_t *tokens) {

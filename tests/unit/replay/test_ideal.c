@@ -38,9 +38,12 @@ static void random_make(struct random_workload *mine, uint64_t seed) {
         }
         for (uint32_t t = same; t < TOKENS; t++)
             mine->tokens[i][t] = mix_between(&random, 0, 3);
-        mine->base.requests[i] = (struct workload_request){.prompt_tokens = all - reply, .reply_tokens = reply};
+        struct workload_request *request = &mine->base.requests[i];
         uint32_t prompt = all - reply;
-        mine->base.requests[i].checkpoint_tokens = mix_between(&random, 0, 3) ? prompt : prompt / 8 * 8;
+        *request = (struct workload_request){.prompt_tokens = prompt, .reply_tokens = reply};
+        assert_ok(workload_checkpoint_add(&mine->base, request, CHECKPOINT_PROMPT,
+                                          mix_between(&random, 0, 3) ? prompt : prompt / 8 * 8));
+        assert_ok(workload_checkpoint_add(&mine->base, request, CHECKPOINT_TERMINAL, reply ? all : 0));
     }
 }
 
@@ -65,10 +68,9 @@ static uint32_t brute_force(const struct random_workload *mine, size_t index, ui
     uint32_t best = 0;
     for (size_t from = 0; from < index; from++) {
         const struct workload_request *request = &mine->base.requests[from];
-        uint32_t hit = usable(mine, index, from, request->checkpoint_tokens, page, has_rows);
-        best = hit > best ? hit : best;
-        if (request->reply_tokens) {
-            hit = usable(mine, index, from, request->prompt_tokens + request->reply_tokens, page, has_rows);
+        const struct checkpoint *checkpoints = workload_checkpoints(&mine->base, request);
+        for (uint32_t i = 0; i < request->checkpoint_count; i++) {
+            uint32_t hit = usable(mine, index, from, checkpoints[i].tokens, page, has_rows);
             best = hit > best ? hit : best;
         }
     }
@@ -89,7 +91,7 @@ static void ideal_is_what_brute_force_finds(void **state) {
                     some += hits[i] > 0;
                 }
             }
-        free(mine.base.requests);
+        workload_base_free(&mine.base);
     }
     assert_true(some > 1000);
 }

@@ -8,6 +8,7 @@
 #include "tests/unit/replay/mock_store.h"
 #include "tools/replay/engine_sim.h"
 #include "tools/replay/ideal.h"
+#include "tools/replay/ideal_thin.h"
 #include "tools/replay/totals.h"
 
 #define REQUESTS 40
@@ -25,14 +26,14 @@ struct bench {
 
 static void bench_make(struct bench *bench, uint64_t row_bytes, bool sequential) {
     memset(bench, 0, sizeof *bench);
-    bench->options = (struct replay_options){.sequential = sequential, .concurrency = 4, .seed = 1};
+    bench->options = (struct replay_options){.sequential = sequential, .concurrency = 4, .seed = 1, .no_defer = true};
     bench->stage.options = &bench->options;
     assert_ok(workload_agent_create(&bench->stage.workload, 5, REQUESTS, UINT32_MAX));
     const struct selene_layout layout = {64, 2, 3, planes, row_bytes, "m", 1};
     assert_ok(layout_scale(&bench->stage.layout, &layout, false, false, 1));
     assert_ok(kv_init(&bench->stage.kv, &bench->stage.layout.layout, false, false, 1));
     assert_ok(ideal_play(bench->stage.workload, 64, row_bytes > 0, bench->ideal, NULL, NULL));
-    bench->totals.ideal = bench->ideal;
+    bench->totals.ideal = bench->totals.thinned_ideal = bench->ideal;
     mock_faults = (struct mock_faults){0};
 }
 
@@ -96,6 +97,38 @@ static void requests_in_flight_together_change_nothing(void **state) {
     bench_make(&bench, 77, false);
     assert_perfect(&bench);
     bench_free(&bench);
+}
+
+/* [O1, O2]: against the ideal under the same rules. Deferred captures are offered when their session resumes there, and
+ * what is offered then is restored and verified. */
+static void deferred_captures_are_offered_when_resumed(void **state) {
+    (void)state;
+    for (int conversation = 0; conversation < 3; conversation++) {
+        struct bench bench;
+        uint32_t hits[REQUESTS];
+        const struct conversation_options options = {.conversations = 2,
+                                                     .turns = REQUESTS / 2,
+                                                     .context_tokens = 3000,
+                                                     .checkpoints_per_turn = 4,
+                                                     .rerender = conversation == 2};
+        bench_make(&bench, 77, true);
+        bench.options.no_defer = false;
+        if (conversation) {
+            workload_destroy(&bench.stage.workload);
+            assert_ok(workload_conversation_create(&bench.stage.workload, 5, SIZE_MAX, &options));
+            assert_ok(ideal_play(bench.stage.workload, 64, true, bench.ideal, NULL, NULL));
+        }
+        const struct ideal_thin_rules rules = {.page_tokens = 64, .defer = true, .restart_at = SIZE_MAX};
+        assert_ok(ideal_thin_play(bench.stage.workload, &rules, hits, NULL, NULL));
+        bench.totals.thinned_ideal = hits;
+        assert_perfect(&bench);
+        const struct replay_result *sum = &bench.totals.sum;
+        assert_int_equal(sum->tokens_hit, bench.totals.thinned_ideal_tokens);
+        assert_true(sum->offers_deferred >= REQUESTS); /* each reply */
+        assert_true(conversation == 2 ? sum->offers_resumed == 0 : sum->offers_resumed > REQUESTS / 3);
+        assert_int_equal(sum->offers_made, sum->publishes + sum->present);
+        bench_free(&bench);
+    }
 }
 
 static void refusals_are_tried_again(void **state) {
@@ -183,6 +216,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_good_store_gives_the_ideal_and_no_wrong_byte),
         cmocka_unit_test(requests_in_flight_together_change_nothing),
+        cmocka_unit_test(deferred_captures_are_offered_when_resumed),
         cmocka_unit_test(refusals_are_tried_again),
         cmocka_unit_test(a_short_restore_costs_tokens_only),
         cmocka_unit_test(one_wrong_byte_is_seen),

@@ -25,6 +25,14 @@ static struct workload *from_text(const char *name, const char *text) {
     return workload;
 }
 
+static uint32_t prompt_checkpoint(const struct workload *workload, size_t index) {
+    const struct workload_request *request = &workload->requests[index];
+    if (request->checkpoint_count == 0)
+        return 0;
+    assert_int_equal(workload_checkpoints(workload, request)[0].kind, CHECKPOINT_PROMPT);
+    return workload_checkpoints(workload, request)[0].tokens;
+}
+
 static uint32_t *expanded(const struct workload *workload, size_t index) {
     const struct workload_request *request = &workload->requests[index];
     size_t count = request->prompt_tokens + request->reply_tokens;
@@ -51,9 +59,9 @@ static void mooncake_blocks_share_what_their_ids_say(void **state) {
                                                      "{\"input_length\": 500, \"hash_ids\": [5]}\n");
     assert_int_equal(workload->count, 4);
     assert_int_equal(workload->tokens_max, 1200);
-    assert_int_equal(workload->requests[0].checkpoint_tokens, 1024);
-    assert_int_equal(workload->requests[2].checkpoint_tokens, 1024);
-    assert_int_equal(workload->requests[3].checkpoint_tokens, 0);
+    assert_int_equal(prompt_checkpoint(workload, 0), 1024);
+    assert_int_equal(prompt_checkpoint(workload, 2), 1024);
+    assert_int_equal(prompt_checkpoint(workload, 3), 0);
     assert_int_equal(workload->requests[0].reply_tokens, 0);
     uint32_t *a = expanded(workload, 0), *b = expanded(workload, 1), *c = expanded(workload, 2);
     assert_int_equal(common(a, b, 1100), 1024);
@@ -70,7 +78,7 @@ static void runs_are_of_their_session_and_tails_of_nobody(void **state) {
                                                      "{\"s\": 1, \"inp\": 200, \"runs\": [[1, 2], [9, 1]]}\n"
                                                      "{\"s\": 2, \"inp\": 200, \"runs\": [[1, 3]]}\n");
     assert_int_equal(workload->session_count, 2);
-    assert_int_equal(workload->requests[0].checkpoint_tokens, 192);
+    assert_int_equal(prompt_checkpoint(workload, 0), 192);
     uint32_t *a = expanded(workload, 0), *b = expanded(workload, 1), *c = expanded(workload, 2),
              *d = expanded(workload, 3);
     assert_int_equal(common(a, b, 200), 192);
@@ -111,7 +119,7 @@ static void agents_share_rewind_and_delegate(void **state) {
     assert_ok(ideal_play(workload, 64, true, hits, NULL, NULL));
     for (size_t i = 0; i < count; i++) {
         const struct workload_request *request = &workload->requests[i];
-        assert_true(request->checkpoint_tokens == request->prompt_tokens && request->reply_tokens > 0);
+        assert_true(prompt_checkpoint(workload, i) == request->prompt_tokens && request->reply_tokens > 0);
         all += request->prompt_tokens, hit += hits[i];
         starts[0] += hits[i] == 0;
         rewinds += last[request->session] > request->prompt_tokens;
@@ -139,6 +147,88 @@ static void limits_on_sessions_end_the_workload(void **state) {
     workload_destroy(&workload);
 }
 
+/* ---- conversations ---- */
+
+static const struct conversation_options few = {
+    .conversations = 3, .turns = 20, .context_tokens = 5000, .checkpoints_per_turn = 5};
+
+static size_t place(const struct conversation_options *options, size_t conversation, size_t turn) {
+    return turn * options->conversations + conversation;
+}
+
+/* Requests alternate; messages, a header of 4 to 12 tokens, a reply; the last reply ends at the context. */
+static void conversations_have_the_turns_and_checkpoints_asked_for(void **state) {
+    (void)state;
+    struct workload *workload;
+    assert_ok(workload_conversation_create(&workload, 1, SIZE_MAX, &few));
+    assert_int_equal(workload->count, 60);
+    assert_int_equal(workload->session_count, 3);
+    for (size_t c = 0; c < 3; c++) {
+        uint32_t before = 0;
+        for (size_t t = 0; t < 20; t++) {
+            const struct workload_request *request = &workload->requests[place(&few, c, t)];
+            const struct checkpoint *checkpoints = workload_checkpoints(workload, request);
+            assert_int_equal(request->session, c);
+            assert_int_equal(request->checkpoint_count, 5);
+            for (uint32_t i = 0; i < 5; i++) {
+                assert_true(checkpoints[i].tokens > before);
+                before = checkpoints[i].tokens;
+                assert_int_equal(checkpoints[i].kind, i < 3    ? CHECKPOINT_MESSAGE
+                                                      : i == 3 ? CHECKPOINT_PROMPT
+                                                               : CHECKPOINT_TERMINAL);
+            }
+            uint32_t header = checkpoints[3].tokens - checkpoints[2].tokens;
+            assert_true(header >= 4 && header <= 12);
+            assert_int_equal(checkpoints[3].tokens, request->prompt_tokens);
+            assert_int_equal(before, request->prompt_tokens + request->reply_tokens);
+            assert_true(before <= workload->tokens_max);
+        }
+        assert_int_equal(before, few.context_tokens);
+    }
+    workload_destroy(&workload);
+}
+
+/* Each prompt begins with all of the turn before; rerendered, with that turn's prompt and only part of its reply. */
+static void conversations_go_on_from_the_turn_before(void **state) {
+    (void)state;
+    struct conversation_options options = few;
+    for (int rerender = 0; rerender < 2; rerender++) {
+        struct workload *workload;
+        options.rerender = rerender;
+        assert_ok(workload_conversation_create(&workload, 1, SIZE_MAX, &options));
+        for (size_t c = 0; c < 3; c++)
+            for (size_t t = 1; t < 20; t++) {
+                const struct workload_request *last = &workload->requests[place(&few, c, t - 1)];
+                uint32_t *a = expanded(workload, place(&few, c, t - 1)), *b = expanded(workload, place(&few, c, t));
+                uint32_t all = last->prompt_tokens + last->reply_tokens, same = common(a, b, all);
+                assert_true(rerender ? same >= last->prompt_tokens && same < all : same == all);
+                assert_true(workload->requests[place(&few, c, t)].prompt_tokens > all);
+                free(a), free(b);
+            }
+        uint32_t *a = expanded(workload, 0), *b = expanded(workload, 1);
+        assert_int_equal(common(a, b, 10), 0);
+        free(a), free(b);
+        workload_destroy(&workload);
+    }
+}
+
+static void conversations_may_be_as_small_as_their_turns_allow(void **state) {
+    (void)state;
+    for (uint32_t checkpoints = 2; checkpoints < 9; checkpoints++) {
+        struct conversation_options options = {.conversations = 1, .turns = 50, .checkpoints_per_turn = checkpoints};
+        struct workload *workload;
+        options.context_tokens = options.turns * conversation_turn_tokens_min(&options);
+        assert_ok(workload_conversation_create(&workload, checkpoints, 40, &options));
+        assert_int_equal(workload->count, 40);
+        for (size_t i = 0; i < 40; i++) {
+            free(expanded(workload, i));
+            assert_int_equal(workload->requests[i].checkpoint_count, checkpoints);
+            assert_true(workload->requests[i].reply_tokens > 0);
+        }
+        workload_destroy(&workload);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(mooncake_blocks_share_what_their_ids_say),
@@ -146,6 +236,9 @@ int main(void) {
         cmocka_unit_test(agents_are_the_same_for_the_same_seed),
         cmocka_unit_test(agents_share_rewind_and_delegate),
         cmocka_unit_test(limits_on_sessions_end_the_workload),
+        cmocka_unit_test(conversations_have_the_turns_and_checkpoints_asked_for),
+        cmocka_unit_test(conversations_go_on_from_the_turn_before),
+        cmocka_unit_test(conversations_may_be_as_small_as_their_turns_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of records during a replay: conversations with many checkpoints, offers, the samples of the run.
+
+SCRIPT --program PATH --source DIR --scratch DIR CASE; a CASE is a function case_CASE below.
+"""
+import shutil
+
+from replay_common import MIDPAGE, PLAIN, expect, expect_ideal, results, run
+
+
+def conversation(*more, layout=MIDPAGE, turns=40, context=12000):
+    return ("--generate", "conversation", "--turns", turns, "--context", context, "--layout", layout, "--scale", 64,
+            "--sequential", *more)
+
+
+def case_conversation(directory):
+    """[O1, O2] Deferred captures are offered when they are resumed; the same tokens are restored as without deferring.
+    What is drained is found after a restart."""
+    for more in ((), ("--rerender",), ("--conversations", 3), ("--checkpoints-per-turn", 2), ("--spare-rows", 0)):
+        hits = []
+        for index, plain in enumerate(((), ("--no-thin", "--no-pack", "--no-defer"))):
+            store = f"{directory}/{len(more)}{more[-1:]}{index}"
+            found = results(*conversation(*more, *plain, "--memory", "512M", "--disk", store, "--drain-at-end"))
+            expect_ideal(found, "memory")
+            hits.append(found["tokens_hit"])
+            offers, drain, records = found["offers"], found["drain"], found["records_by_tier"]
+            turns = found["requests"]
+            if plain:
+                expect(offers["deferred"] == 0 and found["rows_thinned_by_tier"]["memory"] == 0, "deferred, or thinned")
+                expect(found["thinned_ideal_tokens_hit"] == found["ideal_tokens_hit"], "the ideals differ")
+            else:
+                expect(offers["deferred"] >= turns, "replies are not deferred")
+                expect(offers["resumed"] == (0 if "--rerender" in more else turns - conversations_in(more)),
+                       "other captures were resumed than the replies that came back")
+            expect(offers["deferred"] == offers["resumed"] + offers["dropped"], "deferred captures are not accounted for")
+            expect(offers["made"] == found["publishes"] + found["publishes_present"], "offers and publishes differ")
+            expect(drain["written"] > 0 and sum(drain["skipped"].values()) == 0, "the drain left records")
+            expect(records["disk"] == records["memory"] > 0, "records are not on disk after the drain")
+            shutil.rmtree(store)
+        expect(hits[0] == hits[1], "thinning, packing or deferring cost hits")
+
+
+def conversations_in(more):
+    return int(more[more.index("--conversations") + 1]) if "--conversations" in more else 1
+
+
+def case_series(directory):
+    """At most about 500 samples; they end with what the whole run came to, after the drain."""
+    for requests in (1, 499, 500, 1200):
+        found = results("--generate", "agent", "--requests", requests, "--layout", PLAIN, "--scale", 65536, "--memory", "64M",
+                        "--disk", f"{directory}/{requests}", "--drain-at-end")
+        series = found["series"]
+        expect(0 < len(series) <= 502, f"{len(series)} samples")
+        for one, after in zip(series, series[1:]):
+            expect(one["request"] <= after["request"] and one["tokens_in"] <= after["tokens_in"] and
+                   one["tokens_hit"] <= after["tokens_hit"], "samples out of order")
+        last = series[-1]
+        expect(last["request"] == requests, "the last request has no sample")
+        for name in ("tokens_in", "tokens_hit", "records_by_tier", "held_bytes_by_tier", "disk_written_bytes"):
+            expect(last[name] == found[name], f"{name}: the last sample differs from the whole")
+        expect(last["records_by_tier"]["disk"] > 0 and last["disk_allocated_bytes"] > 0, "no sample after the drain")
+
+
+if __name__ == "__main__":
+    run(__doc__, globals())
