@@ -60,7 +60,9 @@ static void evict_from_memory(selene_store *store, struct sel_node *node) {
 bool sel_slots_obtain(selene_store *store, uint32_t *ids, uint32_t count, uint32_t reserve) {
     /* Each eviction frees a slot at least, so the work is bounded by what is asked for. */
     uint64_t want = (uint64_t)count + SEL_MAX(reserve, store->intake_slots);
-    while (store->slots.free_count < want) {
+    /* Nothing goes for a request that all clean copies could not make room for. */
+    bool vain = !sel_memory_is_last(store) && store->slots.free_count + store->clean_slots < (uint64_t)count + reserve;
+    while (!vain && store->slots.free_count < want) {
         struct sel_node *victim = memory_victim(store);
         if (!victim)
             break;

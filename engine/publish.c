@@ -341,6 +341,17 @@ static int answer_retry(selene_store *store, struct selene_publish_result *out, 
     return 0;
 }
 
+/* Nothing is under way whose end would make room, and memory and disk have let go of all that may go: the chain that this
+ * publish continues fills them by itself. A disk that takes nothing for now is another matter, and so is an empty one. */
+static bool no_room_ever(const selene_store *store) {
+    bool idle = store->request_count == 0 && store->spill_count == 0 && store->load_count == 0 &&
+                sel_list_empty(&store->removals);
+    if (!store->lsm)
+        return idle;
+    return idle && store->disk_stuck && sel_lsm_state(store->lsm) == SEL_LSM_OK &&
+           sel_tree_tier_count(store->tree, SEL_TIER_DISK) > 0;
+}
+
 static int publish_answer(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens,
                           const struct selene_device_state *state, struct selene_publish_result *out) {
     struct place place;
@@ -366,6 +377,8 @@ static int publish_answer(selene_store *store, const struct sel_prefix *prefix, 
     if (store->lacking_count) /* they were first */
         return answer_retry(store, out, SELENE_RETRY_SLOTS);
     result = publish_begin(store, prefix, tokens, &place, state, &out->ticket);
+    if (result == SELENE_E_RETRY && !place.thinned && no_room_ever(store))
+        result = SELENE_E_OVERSIZE;
     if (result == SELENE_E_OVERSIZE) {
         out->answer = SELENE_OVERSIZE;
         store->stats.publishes_oversize++;

@@ -109,6 +109,8 @@ int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy,
     uint64_t want = segment_for(lsm, bytes);
     if (*out && !copy && !may_take(lsm, *out)) {
         lsm->blocked[kind] = want + SEL_SEGMENT_OVERHEAD;
+        if (lane->open && *out != lane->open && (!lsm->no_punch || lane->open->live_blocks == 0))
+            sel_segment_seal(lane->open); /* what is dead in it is room, too, and may be all there is */
         *out = NULL;
         return SELENE_E_NOSPACE;
     }
