@@ -26,6 +26,7 @@ static struct selene_stats plan(const struct world_layout *shape, uint64_t warm,
     world_disk(&world, 1);
     world.options.host_budget_bytes = budget * world.slot_bytes;
     world.options.max_active_requests = active;
+    world.options.no_packing = 1; /* else what is oversize is known after the comparison */
     world.options.log = count_warnings;
     world.options.log_context = warnings;
     world.options.log_level = SEL_LOG_WARNING;
