@@ -122,7 +122,7 @@ int sel_node_describe(const selene_store *store, const struct sel_node *node, st
     sel_tree_keys(store->tree, node, *keys, &record->base_key);
     record->page_keys = *keys;
     record->has_row = node->disk.row != 0;
-    record->time_s = sel_wall_ns(store->clock) / SEL_NS_PER_SECOND;
+    record->time_s = sel_age_time_s(store, node->last_use);
     return 0;
 }
 

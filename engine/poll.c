@@ -51,6 +51,8 @@ void sel_store_step(selene_store *store) {
     }
     if (store->drain)
         sel_drain_step(store);
+    if (store->options.max_age_ns)
+        sel_age_step(store);
     if (ran > 0)
         store->quiet = false;
 }

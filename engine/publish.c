@@ -30,6 +30,7 @@ static void publish_end(struct sel_publish *publish) {
     free(publish->rows);
     free(publish->keys);
     store->event_waits -= publish->wait != NULL;
+    store->stats.publishes_failed += result != 0 && result != SELENE_E_CANCELLED;
     sel_request_end(store, &publish->request, result);
 }
 

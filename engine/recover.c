@@ -35,9 +35,9 @@ int sel_recover_visit(void *context, const struct sel_lsm_record *record, const 
     int result = sel_tree_insert(store->tree, &spec, &node);
     if (result)
         return result;
-    /* Use goes on from the time of the commit; within a second in order of the sequence. Before it
+    /* Use goes on from the time in the index; within a second in order of the sequence. Before it
      * enters the order, where it then goes to its place at once. */
-    uint64_t second = SEL_MIN(record->time_s, sel_wall_ns(store->clock) / SEL_NS_PER_SECOND);
+    uint64_t second = SEL_MIN(record->time_s, sel_age_now(store) / SEL_NS_PER_SECOND);
     sel_tree_touch(store->tree, node, second * SEL_NS_PER_SECOND + location->sequence % (SEL_NS_PER_SECOND - 1));
     result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false);
     if (result) {

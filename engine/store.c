@@ -144,6 +144,7 @@ static void init_fields(selene_store *store, const struct selene_options *option
     sel_list_init(&store->removals);
     sel_list_init(&store->lost);
     sel_costs_init(store);
+    sel_age_init(store);
     set_defaults(store);
 }
 

@@ -154,7 +154,8 @@ struct selene_store {
     bool warned_drop, warned_stuck; /* said that memory drops records, since the disk takes none or has no room */
     bool degraded;                  /* the disk's state at the last poll [D9] */
     bool pages_pack, row_pack;      /* what the last comparison said: the next record's slots are taken accordingly */
-    uint64_t sweep_mono_ns;         /* the last sweep of the old [A1] */
+    uint64_t age_base_ns;           /* age clock - monotonic clock [A1] */
+    uint64_t sweep_mono_ns;         /* the last sweep of the old; 0: none yet */
     struct selene_stats stats;      /* counters; gauges are filled in by selene_get_stats */
 };
 
@@ -298,7 +299,13 @@ void sel_thin_barren(selene_store *store, struct sel_node *node);
 void sel_thin_recovered(selene_store *store);
 
 /* ---- age.c, cost.c ---- */
-void sel_age_step(selene_store *store); /* at most one sweep a minute [A1]; free when off */
+void sel_age_init(selene_store *store);
+/* The clock of uses: the wall clock's time at open, going on with the monotonic clock. */
+uint64_t sel_age_now(const selene_store *store);
+/* A time of use as the wall clock has it now, in seconds: for the index. */
+uint64_t sel_age_time_s(const selene_store *store, uint64_t use);
+uint64_t sel_age_deadline_ns(const selene_store *store); /* the next sweep; UINT64_MAX: none */
+void sel_age_step(selene_store *store);                  /* at most one sweep a minute [A1] */
 void sel_costs_init(selene_store *store);
 /* How long reading so many bytes of each tier may take [R3]; 0: nothing measured yet. */
 uint64_t sel_cost_estimate(const selene_store *store, const uint64_t bytes[SEL_TIER_COUNT]);

@@ -40,7 +40,7 @@ int sel_store_usable(const selene_store *store) {
 }
 
 uint64_t sel_store_use(selene_store *store) {
-    uint64_t now = sel_wall_ns(store->clock);
+    uint64_t now = sel_age_now(store);
     store->use_counter = SEL_MAX(store->use_counter + 1, now);
     return store->use_counter;
 }
@@ -80,7 +80,7 @@ int selene_event_fd(const selene_store *store) {
 uint64_t selene_deadline_ns(const selene_store *store) {
     if (sel_store_usable(store))
         return UINT64_MAX;
-    uint64_t deadline = store->lsm ? sel_lsm_deadline_ns(store->lsm) : UINT64_MAX;
+    uint64_t deadline = SEL_MIN(store->lsm ? sel_lsm_deadline_ns(store->lsm) : UINT64_MAX, sel_age_deadline_ns(store));
     if (store->event_waits == 0 && sel_list_empty(&store->waiting_publishes) && !store->drain)
         return deadline;
     uint64_t pause = store->event_waits ? SEL_EVENT_WAIT_NS : SEL_SLOT_WAIT_NS;

@@ -66,7 +66,7 @@ struct sel_lsm_record {
     bool has_row;
     bool pages_replicated; /* one share a page stored for all ranks [K1] */
     bool row_replicated;
-    uint64_t time_s; /* wall time of the commit, seconds since 1970: age counts from it [A1] */
+    uint64_t time_s; /* wall time of the last use, seconds since 1970: age counts from it [A1] */
 };
 
 /* Called at open for each record in sequence order, so parents come first. Non-zero: refuse it (its parent is unknown,
