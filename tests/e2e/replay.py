@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 import replay_common as common
-from replay_common import (PLAIN, ROWS, SHARED_ROWS, SKIPPED, agent, bytes_in, expect, expect_good, expect_ideal,
+from replay_common import (PLAIN, ROWS, SHARED_ROWS, SKIPPED, agent, bytes_in, expect, expect_good, expect_ideal, expect_thinned,
                            play, results, run, small_trace)
 
 
@@ -219,6 +219,7 @@ def trace_play(directory, *arguments):
             else:
                 expect_ideal(found)
             shutil.rmtree(store)
+        expect_thinned(results(*arguments, "--sequential", "--layout", layout, "--memory", "6G" if full() else "1G"))
         expect_good(results(*arguments, "--layout", layout, "--disk", store))
         shutil.rmtree(store)
 

@@ -59,6 +59,13 @@ def expect_ideal(found, tier=None):
            "hits are not between the ideals")
 
 
+def expect_thinned(found, tier=None):
+    """One request at a time, memory alone and large enough: exactly what the rules of thinning and offering leave."""
+    expect_ideal(found, tier)
+    expect(found["tokens_hit"] == found["thinned_ideal_tokens_hit"], "hits differ from the thinned ideal")
+    expect(sum(found["evictions_by_tier"].values()) == 0, "memory was too small: no test")
+
+
 def agent(directory, layout, *more, requests=120, memory="8M"):
     """A generated workload whose memory is too small for it."""
     os.makedirs(directory, exist_ok=True)

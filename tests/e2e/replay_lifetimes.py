@@ -6,7 +6,7 @@ SCRIPT --program PATH --source DIR --scratch DIR CASE; a CASE is a function case
 """
 import shutil
 
-from replay_common import MIDPAGE, PLAIN, expect, expect_ideal, results, run
+from replay_common import MIDPAGE, PLAIN, ROWS, SHARED_ROWS, expect, expect_ideal, expect_thinned, results, run
 
 
 def conversation(*more, layout=MIDPAGE, turns=40, context=12000):
@@ -39,6 +39,25 @@ def case_conversation(directory):
             expect(records["disk"] == records["memory"] > 0, "records are not on disk after the drain")
             shutil.rmtree(store)
         expect(hits[0] == hits[1], "thinning, packing or deferring cost hits")
+
+
+def case_thinned(directory):
+    """[T1-T8] With 0, 1 and 2 spare rows, and without thinning, deferring, or both, when all is kept."""
+    for layout in (ROWS, SHARED_ROWS):
+        common = ("--generate", "agent", "--requests", 300, "--layout", layout, "--scale", 16384, "--sequential",
+                  "--memory", "1G")
+        hits, rows = {}, {}
+        for more in ((), ("--spare-rows", 0), ("--spare-rows", 2), ("--no-thin",), ("--no-defer",),
+                     ("--no-thin", "--no-defer")):
+            found = results(*common, *more)
+            expect_thinned(found, "memory")
+            hits[more], rows[more] = found["tokens_hit"], found["rows_by_tier"]["memory"]
+            expect((found["rows_thinned_by_tier"]["memory"] > 0) == ("--no-thin" not in more), "thinned, or not")
+        expect(found["tokens_hit"] == found["ideal_tokens_hit"], "all was kept and offered, and not all was hit")
+        expect(rows["--spare-rows", 0] < rows[()] < rows["--spare-rows", 2] < rows["--no-thin",], "rows held")
+        expect(hits["--spare-rows", 0] < hits[()] <= hits["--spare-rows", 2] <= hits["--no-thin",], "hits")
+    for more in ((), ("--rerender",), ("--conversations", 3)):
+        expect_thinned(results(*conversation(*more, "--memory", "512M")), "memory")
 
 
 def conversations_in(more):
