@@ -157,6 +157,15 @@ static void forget_dropped(struct sel_u64s *list, size_t count) {
     list->count -= count;
 }
 
+/* The segment's mark, as it now is in the catalogue, has come past all that was given up there: nothing of that can be
+ * found after a crash any more. Not before: a segment with a head in the making is searched behind the mark it had. */
+static void forget_given_up(struct sel_segment *segment) {
+    if (!segment->committing || segment->indexed_bytes < segment->given_up_end)
+        return;
+    sel_list_remove(&segment->given_up_link);
+    segment->given_up_end = 0;
+}
+
 static void ran(struct sel_op *op) {
     struct sel_commit *commit = SEL_CONTAINER(op, struct sel_commit, job.op);
     struct sel_lsm *lsm = SEL_CONTAINER(commit, struct sel_lsm, commit);
@@ -164,7 +173,10 @@ static void ran(struct sel_op *op) {
     lsm->catalog_bytes = lsm->config.catalog->ops->file_bytes(lsm->config.catalog);
     for (size_t i = 0; i < lsm->segment_count; i++) {
         struct sel_segment *segment = lsm->segments[i];
-        segment->catalog_dirty |= segment->committing && op->result != 0;
+        if (op->result == 0)
+            forget_given_up(segment);
+        else
+            segment->catalog_dirty |= segment->committing;
         segment->committing = false;
     }
     if (op->result == 0) {

@@ -90,7 +90,7 @@ struct sel_segment {
     uint64_t end;   /* where the next extent goes */
     uint64_t indexed_bytes;
     uint64_t given_up_end; /* behind the last extent that was given up here since the head was written; 0: none */
-    struct sel_list given_up_link; /* in lsm->given_up while that may lie past the mark */
+    struct sel_list given_up_link; /* in lsm->given_up while that may lie past the mark in the catalogue */
     uint32_t blocks;
     uint64_t *live; /* a bit a block */
     uint64_t *held; /* a bit a block: may hold space of the device */

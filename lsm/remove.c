@@ -123,14 +123,11 @@ static bool past_mark(const struct sel_lsm *lsm, const struct sel_removal *remov
            (uint64_t)(uint32_t)place * SEL_DISK_BLOCK >= sel_segment_mark(segment, true);
 }
 
-/* Segments whose mark has come past all that was given up in them are forgotten: the transaction being built says so. */
-static bool given_up_past_mark(struct sel_lsm *lsm) {
-    SEL_LIST_FOR_EACH(at, &lsm->given_up) {
-        struct sel_segment *segment = SEL_LIST_ENTRY(at, struct sel_segment, given_up_link);
+static bool given_up_past_mark(const struct sel_lsm *lsm) {
+    SEL_LIST_FOR_EACH(at, (struct sel_list *)&lsm->given_up) {
+        const struct sel_segment *segment = SEL_LIST_ENTRY(at, struct sel_segment, given_up_link);
         if (sel_segment_mark(segment, true) < segment->given_up_end)
             return true;
-        sel_list_remove(at);
-        segment->given_up_end = 0;
     }
     return false;
 }
