@@ -369,5 +369,7 @@ int sel_open_records(struct sel_opening *opening) {
         rc = gathered(opening);
     if (!rc && opening->pass == SEL_OPEN_SHOW)
         rc = sel_merge_until(opening, UINT64_MAX);
+    if (!rc && opening->pass == SEL_OPEN_SHOW)
+        rc = sel_late_show(opening);
     return rc;
 }

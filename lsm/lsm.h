@@ -69,8 +69,9 @@ struct sel_lsm_record {
     uint64_t time_s; /* wall time of the last use, seconds since 1970: age counts from it [A1] */
 };
 
-/* Called at open for each record in sequence order, so parents come first. Non-zero: refuse it (its parent is unknown,
- * ...); its space is then given back. `record` and its pointers live for the call only. */
+/* Called at open for each record in sequence order, so parents come first. Non-zero: refuse it; its space is then given
+ * back. SELENE_E_PARENT, for an unknown parent: it is shown again when all others were, since a parent that was given up
+ * as damaged and written again comes late. `record` and its pointers live for the call only. */
 typedef int sel_lsm_visit(void *context, const struct sel_lsm_record *record, const struct sel_location *location);
 /* A record was copied forward: its location changed. When its copy turned out damaged instead, `to` is all zero and the
  * store is removing the record; when only its row was, to->row is 0. */

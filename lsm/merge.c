@@ -2,7 +2,8 @@
  *
  * Merging what the catalogue says with what the scan found, before and while the visitor is told.
  *
- *   - Records are shown in sequence order, wherever they come from, so that parents always come first.
+ *   - Records are shown in sequence order, wherever they come from, so that parents come first; for the exception see
+ *     late.c.
  *   - Of several records with one key the one written last counts. A key is written again after its record was removed;
  *     the earlier extent can still be found, and a catalogue that was rolled back still names it, though its space may
  *     be gone by now.
@@ -182,8 +183,8 @@ static int show_found(struct sel_opening *opening, struct sel_found *found) {
     int rc = SELENE_E_CORRUPT;
     if (sel_open_place_fits(lsm, entry, SEL_LSM_PAGES))
         rc = sel_open_show(opening, entry, found->page_keys);
-    if (rc == SELENE_E_NOMEM)
-        return rc;
+    if (rc == SELENE_E_NOMEM || rc == SELENE_E_PARENT)
+        return rc == SELENE_E_PARENT ? sel_late_keep(opening, entry, found->page_keys, found, false) : rc;
     found->accepted = rc == 0;
     lsm->stats.refused_records += rc != 0;
     lsm->stats.recovered_records += rc == 0;
@@ -217,7 +218,13 @@ static bool find_places(struct sel_opening *opening, struct sel_record_entry *en
     return sel_open_place_fits(opening->lsm, entry, SEL_LSM_PAGES);
 }
 
-static int keep_changed(struct sel_opening *opening, const struct sel_record_entry *entry) {
+bool sel_merge_still_fits(const struct sel_opening *opening, struct sel_record_entry *entry) {
+    if (entry->location.row && !sel_open_place_fits(opening->lsm, entry, SEL_LSM_ROW))
+        drop_row(entry);
+    return sel_open_place_fits(opening->lsm, entry, SEL_LSM_PAGES);
+}
+
+int sel_merge_keep_changed(struct sel_opening *opening, const struct sel_record_entry *entry) {
     if (opening->changed_count == opening->changed_capacity) {
         size_t capacity = opening->changed_capacity * 2 + 16;
         struct sel_record_entry *changed = realloc(opening->changed, capacity * sizeof *changed);
@@ -239,5 +246,7 @@ int sel_merge_show(struct sel_opening *opening, struct sel_record_entry *entry, 
          is_of(opening, at, SEL_EXTENT_KIND_PAGES, sequence); at++)
         opening->found[at].dropped = true;
     int rc = sel_open_show(opening, entry, keys);
-    return rc || !changed ? rc : keep_changed(opening, entry);
+    if (rc == SELENE_E_PARENT)
+        return sel_late_keep(opening, entry, keys, NULL, changed);
+    return rc || !changed ? rc : sel_merge_keep_changed(opening, entry);
 }

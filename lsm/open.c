@@ -164,6 +164,7 @@ int sel_lsm_open(struct sel_lsm **out, const struct sel_lsm_config *config, sel_
     free(opening.found);
     free(opening.newest);
     free(opening.changed);
+    sel_late_free(&opening);
     free(opening.keys);
     sel_window_free(&opening.window[0]);
     sel_window_free(&opening.window[1]);

@@ -51,6 +51,8 @@ struct sel_opening {
     size_t next_found;                /* the first one not shown or passed by */
     struct sel_record_entry *changed; /* of the catalogue, that lie elsewhere now */
     size_t changed_count, changed_capacity;
+    struct sel_late *late; /* whose parent was not there when they were shown */
+    size_t late_count, late_capacity;
     uint8_t pass;                /* enum sel_open_pass: what a walk over the catalogue's records is for */
     struct sel_window window[2]; /* verify.c's, made when first needed */
 };
@@ -87,5 +89,14 @@ void sel_merge_supersede(struct sel_opening *opening, const struct sel_record_en
 bool sel_merge_was_found(const struct sel_opening *opening, const struct sel_record_entry *entry);
 int sel_merge_until(struct sel_opening *opening, uint64_t sequence);
 int sel_merge_show(struct sel_opening *opening, struct sel_record_entry *entry, const struct sel_key *keys);
+/* Its blocks are still nobody's; without those of its row it goes on without that. */
+bool sel_merge_still_fits(const struct sel_opening *opening, struct sel_record_entry *entry);
+int sel_merge_keep_changed(struct sel_opening *opening, const struct sel_record_entry *entry);
+
+/* late.c: keeps one that was refused for want of its parent (found: not in the catalogue); shows them all again. */
+int sel_late_keep(struct sel_opening *opening, const struct sel_record_entry *entry, const struct sel_key *keys,
+                  struct sel_found *found, bool changed);
+int sel_late_show(struct sel_opening *opening);
+void sel_late_free(struct sel_opening *opening);
 
 #endif

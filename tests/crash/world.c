@@ -79,10 +79,8 @@ static int visit(void *context, const struct sel_lsm_record *fields, const struc
                 (unsigned long long)fields->time_s);
     if (fields->parent_tokens) {
         const struct world_seen *parent = world_find(world, &fields->parent_key);
-        if (parent == NULL || parent->record->fields.tokens != fields->parent_tokens) {
-            world->refused++;
+        if (parent == NULL || parent->record->fields.tokens != fields->parent_tokens)
             return SELENE_E_PARENT;
-        }
     }
     struct world_seen *seen = world_find(world, &fields->key);
     WORLD_CHECK(seen == NULL, "records %u and %u are told, which have one key", seen->record->number, record->number);
@@ -109,9 +107,14 @@ int world_open(struct world *world, struct selene_message *message) {
     world->seen_count = world->refused = 0;
     open_edges(world);
     int rc = sel_lsm_open(&world->lsm, &world->config, visit, moved, world, message);
-    if (rc)
+    if (rc) {
         close_edges(world);
-    return rc;
+        return rc;
+    }
+    struct sel_lsm_stats stats;
+    sel_lsm_get_stats(world->lsm, &stats);
+    world->refused = (unsigned)stats.refused_records; /* in the end: not those whose parent came later */
+    return 0;
 }
 
 int world_close(struct world *world) {
