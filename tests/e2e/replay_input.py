@@ -10,6 +10,7 @@ import random
 import signal
 import subprocess
 import time
+import xml.etree.ElementTree
 
 import replay_common as common
 from replay_common import PLAIN, agent, bytes_in, expect, expect_good, play, results, run, small_trace
@@ -148,6 +149,33 @@ def case_two_processes(directory):
         first.kill()
         first.wait()
     expect_good(results(*agent(directory, PLAIN, "--sequential", requests=20)))
+
+
+def case_plot(directory):
+    """A run draws itself; files of results are drawn side by side; results that hold anything are refused."""
+    small, results_file, drawing = ("--generate", "agent", "--requests", 20), f"{directory}/a.json", f"{directory}/a.svg"
+    play(*small, "--quiet", "--json", results_file, "--plot", drawing)
+    alone = xml.etree.ElementTree.parse(drawing)
+    play("--plot", drawing, results_file, results_file)
+    both = xml.etree.ElementTree.parse(drawing)
+    count = len(alone.findall(".//{http://www.w3.org/2000/svg}polyline"))
+    expect(count > 0 and len(both.findall(".//{http://www.w3.org/2000/svg}polyline")) == 2 * count, "no two columns")
+    expect(play("--plot", "-", results_file)[0].startswith("<?xml"), "nothing on standard output")
+    os.unlink(drawing)
+    with open(results_file) as file:
+        found = json.load(file)
+    bad = f"{directory}/bad.json"
+    changes = ({"series": []}, {"series": None}, {"series": [{}]}, {"slots": 7}, {"scale": 0}, {"form": 1},
+               {"series": [dict(found["series"][0], slots_used=-1)]},
+               {"series": [dict(found["series"][0], tokens_in=float("nan"))]},
+               {"series": found["series"][::-1]})
+    for change in changes:
+        with open(bad, "w") as file:
+            json.dump({**found, **change}, file)
+        expect_refused(directory, f"{bad}:", "--plot", drawing, results_file, bad)
+    expect_refused(directory, "found a third file", "--plot", drawing, bad, bad, bad)
+    expect_refused(directory, "found results to draw and --generate", *small, "--plot", drawing, bad)
+    expect_refused(directory, "No such file", *small, "--plot", f"{directory}/none/a.svg")
 
 
 if __name__ == "__main__":

@@ -6,11 +6,14 @@
  *   the ideal: the whole workload through an endless cache, without a store
  *   play, in one piece; or up to a restart and on; or in a child up to its crash and on
  *   report; exit code
+ *
+ * With files of results and --plot it draws them and plays nothing.
  */
 #include "tools/replay/crash.h"
 #include "tools/replay/engine_sim.h"
 #include "tools/replay/ideal.h"
 #include "tools/replay/ideal_thin.h"
+#include "tools/replay/plot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -166,8 +169,9 @@ static int play(struct run *run) {
 
 static int report(struct run *run) {
     const struct replay_options *options = run->stage.options;
-    int result = options->json ? report_json(&run->stage, &run->totals, &run->message) : 0;
-    if (!options->quiet && !(options->json && strcmp(options->json, "-") == 0))
+    int result = options->json || options->plot ? report_json(&run->stage, &run->totals, &run->message) : 0;
+    if (!options->quiet && !(options->json && strcmp(options->json, "-") == 0) &&
+        !(options->plot && strcmp(options->plot, "-") == 0))
         report_table(&run->stage, &run->totals, stdout);
     if (result == 0 && (fflush(stdout) || ferror(stdout)))
         result = sel_fail(&run->message, SELENE_E_IO, "cannot write to standard output");
@@ -178,10 +182,20 @@ static int report(struct run *run) {
     return result;
 }
 
+static int draw_results(const struct replay_options *options) {
+    struct selene_message message = {""};
+    int result = plot_files(options->plot, options->results, options->results[1] ? 2 : 1, &message);
+    if (result)
+        sel_cli_error("%s", *message.text ? message.text : selene_error_text(result));
+    return result ? SEL_EXIT_USAGE : SEL_EXIT_OK;
+}
+
 int main(int argc, char **argv) {
     struct replay_options options;
     static struct run run;
     replay_options_parse(&options, argc, argv);
+    if (options.results[0])
+        return draw_results(&options);
     int result = replay_stage_open(&run.stage, &options, &run.message);
     if (result == 0)
         result = ideal_make(&run);

@@ -73,7 +73,8 @@ enum key {
     KEY_DRAIN,
     KEY_CHECK,
     KEY_SEED,
-    KEY_JSON
+    KEY_JSON,
+    KEY_PLOT
 };
 
 static const struct argp_option table[] = {
@@ -125,6 +126,10 @@ static const struct argp_option table[] = {
     {"check", KEY_CHECK, NULL, 0, "Verify the store's invariants before each closing", 4},
     {NULL, 0, NULL, 0, "Results:", 5},
     {"json", KEY_JSON, "FILE", 0, "Write the results as JSON; -: to standard output instead of the table", 5},
+    {"plot", KEY_PLOT, "FILE", 0,
+     "Draw memory, disk and hit ratio over the run as SVG; with one or two files RESULT.json that --json wrote, draw "
+     "those, side by side, and play nothing",
+     5},
     {"quiet", KEY_QUIET, NULL, 0, "No table, no progress bar, errors only", 5},
     {0},
 };
@@ -257,6 +262,9 @@ static error_t parse_play(int key, const char *text, struct argp_state *state, s
     case KEY_JSON:
         options->json = text;
         return 0;
+    case KEY_PLOT:
+        options->plot = text;
+        return 0;
     case KEY_QUIET:
         options->quiet = true;
         return 0;
@@ -324,16 +332,40 @@ static void options_check(struct argp_state *state, struct replay_options *optio
         argp_error(state, "--%s needs --disk", options->disk_threads ? "disk-threads" : "disk-limit");
 }
 
+static bool is_result(const char *name) {
+    size_t length = strlen(name);
+    return length > 5 && strcmp(name + length - 5, ".json") == 0;
+}
+
+/* Files that are named: results to be drawn, or a trace. options->results holds them so far. */
+static void files_check(struct argp_state *state, struct replay_options *options) {
+    const char *first = options->results[0], *second = options->results[1];
+    if (options->plot && options->form == SEL_TRACE_UNKNOWN && first && is_result(first) &&
+        (second == NULL || is_result(second))) {
+        if (options->generate || options->json)
+            argp_error(state, "found results to draw and --%s, expected one of them",
+                       options->generate ? "generate" : "json");
+        return;
+    }
+    if (second)
+        argp_error(state, "found a second trace `%s`, expected one", second);
+    options->trace = first;
+    options->results[0] = NULL;
+    if (options->plot && options->json && strcmp(options->plot, "-") == 0 && strcmp(options->json, "-") == 0)
+        argp_error(state, "--plot: found -, where --json writes already");
+    options_check(state, options);
+}
+
 static error_t parse(int key, char *text, struct argp_state *state) {
     struct replay_options *options = state->input;
     if (key == ARGP_KEY_ARG) {
-        if (options->trace)
-            argp_error(state, "found a second trace `%s`, expected one", text);
-        options->trace = text;
+        if (options->results[1])
+            argp_error(state, "found a third file `%s`, expected a trace, or two results with --plot", text);
+        options->results[options->results[0] != NULL] = text;
         return 0;
     }
     if (key == ARGP_KEY_END) {
-        options_check(state, options);
+        files_check(state, options);
         return 0;
     }
     error_t result = parse_workload(key, text, state, options);
@@ -345,7 +377,8 @@ static error_t parse(int key, char *text, struct argp_state *state) {
 }
 
 void replay_options_parse(struct replay_options *options, int argc, char **argv) {
-    static const struct argp argp = {table, parse, "TRACE\n--generate KIND", about, NULL, NULL, NULL};
+    static const struct argp argp = {
+        table, parse, "TRACE\n--generate KIND\n--plot FILE RESULT.json [RESULT.json]", about, NULL, NULL, NULL};
     *options = (struct replay_options){.form = SEL_TRACE_UNKNOWN,
                                        .layout = "qwen3-8b",
                                        .scale = 256,

@@ -28,7 +28,8 @@ struct plot_run {
     size_t count; /* at least 1 */
 };
 
-/* From results, which may hold anything: SELENE_E_PARSE with a message that names the field. */
+/* From results, which may hold anything: SELENE_E_PARSE with a message that names the field. `name`: the file's, for the
+ * message; without folder and ".json" it is what the run is called. */
 int plot_run_read(struct plot_run *run, const struct sel_json *json, const char *name, struct selene_message *message);
 void plot_run_free(struct plot_run *run);
 

@@ -118,12 +118,21 @@ static int about_read(const struct reader *reader, const struct sel_json *json, 
     return result;
 }
 
+/* "runs/plain.json" is called "plain". */
+static void run_name(char name[PLOT_NAME_BYTES], const char *path) {
+    const char *last = strrchr(path, '/');
+    snprintf(name, PLOT_NAME_BYTES, "%s", last && last[1] ? last + 1 : path);
+    size_t length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, ".json") == 0)
+        name[length - 5] = '\0';
+}
+
 int plot_run_read(struct plot_run *run, const struct sel_json *json, const char *name, struct selene_message *message) {
     struct reader reader = {{name, ""}, message};
     const struct sel_json *slots;
     char found[SEL_JSON_FOUND];
     *run = (struct plot_run){.count = 0};
-    snprintf(run->name, sizeof run->name, "%s", name);
+    run_name(run->name, name);
     if (!sel_json_is_object(json))
         return sel_fail(message, SELENE_E_PARSE, "%s: found %s, expected the results that --json writes", name,
                         sel_json_found(found, json));
@@ -146,15 +155,6 @@ void plot_run_free(struct plot_run *run) {
     run->count = 0;
 }
 
-/* "runs/plain.json" is called "plain". */
-static void run_name(char name[PLOT_NAME_BYTES], const char *path) {
-    const char *last = strrchr(path, '/');
-    snprintf(name, PLOT_NAME_BYTES, "%s", last && last[1] ? last + 1 : path);
-    size_t length = strlen(name);
-    if (length > 5 && strcmp(name + length - 5, ".json") == 0)
-        name[length - 5] = '\0';
-}
-
 int plot_files(const char *path, const char *const *results, size_t count, struct selene_message *message) {
     struct plot_run runs[PLOT_RUNS_MAX] = {{.count = 0}};
     int result = 0;
@@ -163,7 +163,6 @@ int plot_files(const char *path, const char *const *results, size_t count, struc
         result = sel_json_load(&json, results[i], RESULT_BYTES_MAX, message);
         if (result == 0)
             result = plot_run_read(&runs[i], json, results[i], message);
-        run_name(runs[i].name, results[i]);
         sel_json_free(&json);
     }
     if (result == 0)

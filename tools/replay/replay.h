@@ -39,6 +39,8 @@ struct replay_options {
     bool check;
     uint64_t seed;
     const char *json;
+    const char *plot;       /* NULL: none is drawn */
+    const char *results[2]; /* files of results to draw; results[0] not NULL: nothing is played */
     bool quiet;
 };
 

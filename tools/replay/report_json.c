@@ -5,6 +5,7 @@
 #include "tools/replay/totals.h"
 
 #include "cli/json.h"
+#include "tools/replay/plot.h"
 
 static const char *const tiers[SELENE_TIER_COUNT] = {"memory", "disk", "pool"};
 
@@ -190,7 +191,17 @@ static int json_recovery(struct sel_json *json, const struct totals *totals) {
     return result | sel_json_set_double(json, "seconds", totals->seconds);
 }
 
+static int draw(const struct replay_options *options, const struct sel_json *json, struct selene_message *message) {
+    struct plot_run run;
+    int result = plot_run_read(&run, json, options->trace ? options->trace : options->generate, message);
+    if (result == 0)
+        result = plot_write(options->plot, &run, 1, message);
+    plot_run_free(&run);
+    return result;
+}
+
 int report_json(const struct replay_stage *stage, struct totals *totals, struct selene_message *message) {
+    const struct replay_options *options = stage->options;
     struct sel_json *json = sel_json_object();
     int result = json_setup(json, stage) | json_tokens(json, totals) | json_bytes(json, totals) |
                  json_counts(json, totals) | json_tiers(json, totals) | json_lifetimes(json, totals) |
@@ -198,8 +209,10 @@ int report_json(const struct replay_stage *stage, struct totals *totals, struct 
                  json_series(json, totals);
     if (result || totals->no_memory)
         result = sel_fail(message, SELENE_E_NOMEM, "no memory for the results");
-    if (result == 0)
-        result = sel_json_write(json, stage->options->json, message);
+    if (result == 0 && options->json)
+        result = sel_json_write(json, options->json, message);
+    if (result == 0 && options->plot)
+        result = draw(options, json, message);
     sel_json_free(&json);
     return result;
 }

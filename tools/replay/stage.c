@@ -4,6 +4,7 @@
  */
 #include "tools/replay/replay.h"
 
+#include "cli/file.h"
 #include "cli/json.h"
 #include "cli/table.h"
 
@@ -89,6 +90,8 @@ int replay_stage_open(struct replay_stage *stage, const struct replay_options *o
                       struct selene_message *message) {
     *stage = (struct replay_stage){.options = options};
     int result = options->json ? sel_json_writable(options->json, message) : 0;
+    if (result == 0 && options->plot)
+        result = sel_file_writable(options->plot, message);
     if (result == 0)
         result = layout_take(stage, message);
     if (result == 0)

@@ -67,7 +67,7 @@ double latencies_ms(struct latencies *latencies, unsigned percent);
 /* Whether the exit code must be 1. */
 bool totals_bad(const struct totals *totals);
 
-/* report_json.c, report.c */
+/* report_json.c, report.c. The former writes what --json and --plot ask for. */
 int report_json(const struct replay_stage *stage, struct totals *totals, struct selene_message *message);
 void report_table(const struct replay_stage *stage, struct totals *totals, FILE *file);
 
