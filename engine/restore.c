@@ -131,6 +131,7 @@ static bool fall_back(struct sel_restore *restore, uint32_t failed) {
     const struct sel_piece *above = &restore->pieces[restore->target];
     restore->tokens = above->node->tokens;
     plan_row(restore);
+    sel_piece_reserve(&restore->row);
     if (restore->tokens % page_tokens == 0)
         return true;
     tail->restore = restore;
@@ -316,6 +317,7 @@ static int restore_begin(selene_store *store, struct sel_match match, uint64_t t
         return result;
     }
     plan_row(restore);
+    sel_piece_reserve(&restore->row);
     store->event_waits += restore->wait != NULL;
     if (restore->wait && !store->device->ops->happened(store->device, restore->wait))
         sel_list_add_tail(&store->late_restores, &restore->late);

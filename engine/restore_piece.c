@@ -256,6 +256,12 @@ void sel_piece_start(struct sel_piece *piece) {
     piece_try(piece);
 }
 
+void sel_piece_reserve(struct sel_piece *piece) {
+    int tier = sel_node_tier(piece->node, piece->part);
+    if (tier >= 0)
+        move_pin(piece, tier);
+}
+
 void sel_piece_read_ahead(struct sel_piece *piece) {
     if (sel_node_tier(piece->node, piece->part) != SEL_TIER_DISK || piece_buffers(piece))
         return;
@@ -268,7 +274,6 @@ void sel_piece_read_ahead(struct sel_piece *piece) {
         return;
     }
     piece->hold = false;
-    move_pin(piece, -1);
     free(piece->items);
     free(piece->row_hashes);
     piece->items = NULL;

@@ -123,6 +123,9 @@ void sel_restore_advance(struct sel_restore *restore);
 uint32_t sel_restore_page_tokens(const struct sel_restore *restore, uint32_t page);
 
 void sel_piece_start(struct sel_piece *piece);
+/* Pins what the piece is going to read, so that it is still there then: a row may lie in another tier than its pages and
+ * would be thinned there meanwhile [T3]. */
+void sel_piece_reserve(struct sel_piece *piece);
 /* Reads a row into slots that will be kept while the pages are being copied, if that can be had. */
 void sel_piece_read_ahead(struct sel_piece *piece);
 void sel_piece_go_on(struct sel_piece *piece); /* a piece that was read ahead */
