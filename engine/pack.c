@@ -98,19 +98,22 @@ void sel_draft_give_up(struct sel_draft *draft, int code) {
 
 int sel_draft_settle(struct sel_draft *draft) {
     const struct sel_publish *publish = draft->publish;
-    int result = publish->cancelled || publish->result ? SELENE_E_CANCELLED : sel_draft_take(draft);
+    int result = SELENE_E_CANCELLED;
+    if (!publish->cancelled && !publish->result)
+        result = draft->stream ? sel_stream_begin(draft) : sel_draft_take(draft);
     if (result == SELENE_E_RETRY) {
         set_lacking(draft, true);
         return result;
     }
-    if (!result)
+    if (!result && !draft->stream)
         result = fill_memory(draft);
     if (result) {
         sel_draft_give_up(draft, result);
         return 0;
     }
     set_lacking(draft, false);
-    sel_draft_copy(draft);
+    if (!draft->stream)
+        sel_draft_copy(draft);
     return 0;
 }
 
@@ -126,7 +129,7 @@ static void compared(struct sel_draft *draft, int result) {
     if (draft->result) {
         sel_draft_give_up(draft, draft->result);
     } else {
-        if (draft->page_count)
+        if (draft->page_compare.item_count)
             draft->pages_packed = store->pages_pack = draft->page_compare.identical;
         if (store->layout->row_slots)
             draft->row_packed = store->row_pack = draft->row_compare.identical;
@@ -142,13 +145,13 @@ static void row_compare_done(struct sel_op *op) {
     compared(SEL_CONTAINER(op, struct sel_draft, row_compare.op), op->result);
 }
 
-void sel_draft_compare(struct sel_draft *draft) {
+void sel_draft_compare(struct sel_draft *draft, uint32_t pages) {
     const struct sel_publish *publish = draft->publish;
     struct sel_device *device = publish->store->device;
     draft->comparing = true;
-    draft->in_flight = draft->page_count > 0;
+    draft->in_flight = pages > 0;
     draft->page_compare = (struct sel_compare){.items = draft->items,
-                                               .item_count = draft->page_count,
+                                               .item_count = pages,
                                                .planes = publish->store->planes,
                                                .wait = publish->wait,
                                                .block_limit = publish->store->options.block_count};
@@ -159,7 +162,7 @@ void sel_draft_compare(struct sel_draft *draft) {
         sel_op_init(&draft->row_compare.op, row_compare_done);
         device->ops->compare(device, &draft->row_compare);
     }
-    if (draft->page_count)
+    if (pages)
         device->ops->compare(device, &draft->page_compare);
 }
 

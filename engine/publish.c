@@ -53,6 +53,10 @@ void sel_publish_collect(struct sel_publish *publish) {
         if (!draft->done)
             return;
         int result = publish->result ? publish->result : draft->result;
+        if (draft->restart && !publish->result && !publish->cancelled) {
+            sel_draft_free(&draft);
+            continue;
+        }
         if (result == 0) {
             uint64_t bytes = sel_draft_bytes(store, draft);
             result = sel_draft_insert(draft);
@@ -65,8 +69,12 @@ void sel_publish_collect(struct sel_publish *publish) {
             publish->result = result;
         sel_draft_free(&draft);
     }
-    if (publish->cursor == publish->tokens || publish->result || publish->cancelled)
+    if (publish->cursor == publish->tokens || publish->result || publish->cancelled) {
         publish_end(publish);
+    } else if (publish->restarting) {
+        publish->restarting = false;
+        sel_publish_go_on(publish);
+    }
 }
 
 static void publish_cancel(struct sel_request *request) {
@@ -95,7 +103,7 @@ static int start_drafts(struct sel_publish *publish) {
         result = sel_draft_settle(last);
     while (!result && publish->cursor < publish->tokens && !publish->result && !publish->cancelled) {
         last = last_draft(publish);
-        if (last && last->comparing)
+        if (publish->restarting || (last && last->comparing))
             return 0;
         result = sel_draft_start(publish);
     }

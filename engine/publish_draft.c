@@ -183,7 +183,7 @@ int sel_draft_start(struct sel_publish *publish) {
     sel_list_add_tail(&publish->drafts, &draft->link);
     publish->cursor = draft->tokens;
     if (sel_pack_allowed(store))
-        sel_draft_compare(draft);
+        sel_draft_compare(draft, draft->page_count);
     else
         (void)sel_draft_settle(draft); /* it has its slots */
     return 0;

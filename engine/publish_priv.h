@@ -33,7 +33,9 @@ struct sel_publish {
     uint64_t cursor; /* where the next draft begins */
     struct sel_list drafts;
     bool cancelled;
-    int result; /* the first failure */
+    bool pages_differ; /* a window of a packed stream said so: the pages that follow are stored per rank [K2] */
+    bool restarting;   /* from `cursor`, when the drafts that were given up have ended */
+    int result;        /* the first failure */
 };
 
 /* A record on its way. With a warm tier it holds all its slots; without one it is streamed (publish_stream.c). */
@@ -47,7 +49,9 @@ struct sel_draft {
     uint32_t slot_count;
     bool pages_packed, row_packed; /* predicted; once settled, how it is stored */
     bool comparing;                /* on the device; not settled yet */
-    bool lacking;                  /* compared, and waiting for slots, with none */
+    bool decided;                  /* a stream's form is no prediction any more */
+    bool lacking;                  /* compared, and waiting for slots, with none; a stream: for room on disk */
+    bool restart;                  /* a stream that was given up, to be begun again */
     struct sel_compare page_compare, row_compare;
     struct sel_memory *memory;
     struct sel_copy page_copy, row_copy;
@@ -89,7 +93,8 @@ void sel_draft_predict(struct sel_draft *draft);
 int sel_draft_take(struct sel_draft *draft);
 /* Gives back all but `keep`. */
 void sel_draft_give_back(struct sel_draft *draft, uint32_t keep);
-void sel_draft_compare(struct sel_draft *draft);
+/* Compares its first pages, and its row if it has one. */
+void sel_draft_compare(struct sel_draft *draft, uint32_t pages);
 /* Slots, memory copy and copies of a draft whose form is known. SELENE_E_RETRY: it lacks slots. 0 otherwise; it may
  * have ended then (`done`, with its result). */
 int sel_draft_settle(struct sel_draft *draft);
@@ -100,6 +105,8 @@ void sel_draft_stop(struct sel_draft *draft);
 
 /* publish_stream.c */
 int sel_stream_start(struct sel_publish *publish);
+/* Begins to write a stream whose form is decided. SELENE_E_RETRY: no room on disk now. */
+int sel_stream_begin(struct sel_draft *draft);
 void sel_stream_cancel(struct sel_draft *draft);
 /* The committed record appears on disk. */
 int sel_stream_insert(struct sel_draft *draft);

@@ -3,49 +3,24 @@
  * Publishing without a warm tier [M5]: a record streams through the intake in windows straight to disk, the one case of
  * write-through.
  *
- *   begin (room on disk) -> windows: slots -> copy out -> write -> slots back -> finish -> committed -> visible
+ *   (decide) -> begin (room on disk) -> windows -> finish -> committed -> visible
+ *      ^                                   |
+ *      `--- again, per rank <--- a later window differs: this store is abandoned and counted
  *
+ * Where ranks may be alike the form is decided before anything is written: by the first window of pages, and by all of
+ * the row [K2]. When a later window differs, nothing of the record was committed; the record begins again, with its pages
+ * per rank as those of the rest of the publish, so that the caller loses nothing but time. That happens at most once.
  * Several windows of a record are in flight, and several records of a chain, each with its parent's write before it.
  * The record appears in the tree when it is committed, never before.
  */
-#include "engine/publish_priv.h"
+#include "engine/stream_priv.h"
 
 #include <string.h>
 
 /* Windows of one record in flight: one is copied while the disk has two and a third comes back. */
 #define SEL_STREAM_WINDOWS 4
 
-struct sel_window {
-    struct sel_list link; /* in stream->windows */
-    struct sel_stream *stream;
-    enum sel_lsm_part part;
-    uint32_t first, count;
-    struct sel_copy copy;
-    struct sel_op write_op;
-    struct sel_copy_item *items;
-    struct iovec *iov;
-    uint32_t slots[SEL_WINDOW_SLOTS];
-};
-
-struct sel_stream {
-    struct sel_list link; /* in store->streaming, while windows are left to start */
-    struct sel_draft *draft;
-    struct sel_lsm_write *write;
-    struct sel_op finish;
-    struct sel_request *event; /* of the commit, when the caller wants it */
-    struct sel_list windows;
-    uint32_t window_count;
-    uint32_t copying; /* windows whose checksums are not known yet */
-    uint32_t next;    /* page, then slot of the row, that the next window begins at */
-    uint64_t *page_sums, *row_sums;
-    bool finished;
-    bool committed;
-    bool kept; /* the committed record is in the tree */
-};
-
-static uint32_t total_slots(const struct sel_stream *stream) {
-    return stream->draft->page_count + stream->draft->publish->store->layout->row_slots;
-}
+static uint32_t total_pieces(const struct sel_stream *stream) { return stream->pages.pieces + stream->row.pieces; }
 
 void sel_stream_free(struct sel_stream **out) {
     struct sel_stream *stream = *out;
@@ -61,16 +36,9 @@ void sel_stream_free(struct sel_stream **out) {
         sel_lsm_write_free(&stream->write);
     sel_list_remove(&stream->link);
     free(stream->event);
-    free(stream->page_sums);
-    free(stream->row_sums);
+    free(stream->pages.sums);
+    free(stream->row.sums);
     free(stream);
-}
-
-uint32_t sel_stream_slots(const struct sel_stream *stream) {
-    uint32_t count = 0;
-    for (const struct sel_list *link = stream->windows.next; link != &stream->windows; link = link->next)
-        count += SEL_LIST_ENTRY(link, struct sel_window, link)->count;
-    return count;
 }
 
 static void stream_done(struct sel_stream *stream) {
@@ -91,18 +59,18 @@ static void finish_done(struct sel_op *op) {
 static void stream_finish(struct sel_stream *stream) {
     struct sel_draft *draft = stream->draft;
     const struct sel_layout *layout = draft->publish->store->layout;
-    for (uint32_t rank = 0; draft->row_hashes && rank < layout->desc.rank_count; rank++)
-        stream->row_sums[rank] =
+    uint32_t shares = stream->row.packed ? 1 : layout->desc.rank_count;
+    for (uint32_t rank = 0; draft->row_hashes && rank < shares; rank++)
+        stream->row.sums[rank] =
             sel_checksum_finish(draft->row_hashes + (size_t)rank * layout->row_blocks, layout->row_blocks);
     stream->finished = true;
-    sel_lsm_write_finish(stream->write, stream->page_sums, stream->row_sums, &stream->finish);
+    sel_lsm_write_finish(stream->write, stream->pages.sums, stream->row.sums, &stream->finish);
     /* The caller waits for the commit with its device memory in hand. */
     if (draft->tokens == draft->publish->tokens)
         sel_lsm_flush(draft->publish->store->lsm);
 }
 
-/* After each window: the end of the data, or of a stream that failed. */
-static void stream_check(struct sel_stream *stream) {
+void sel_stream_check(struct sel_stream *stream) {
     if (stream->finished)
         return;
     if (stream->draft->result) {
@@ -111,120 +79,20 @@ static void stream_check(struct sel_stream *stream) {
         stream->finished = true;
         sel_lsm_write_abandon(&stream->write);
         stream_done(stream);
-    } else if (stream->next == total_slots(stream) && stream->copying == 0) {
+    } else if (stream->next == total_pieces(stream) && stream->copying == 0) {
         stream_finish(stream);
     }
-}
-
-static void window_free(struct sel_window *window) {
-    struct sel_stream *stream = window->stream;
-    sel_slots_give(&stream->draft->publish->store->slots, window->slots, window->count);
-    sel_list_remove(&window->link);
-    stream->window_count--;
-    free(window->items);
-    free(window->iov);
-    free(window);
-}
-
-static void window_written(struct sel_op *op) {
-    struct sel_window *window = SEL_CONTAINER(op, struct sel_window, write_op);
-    struct sel_stream *stream = window->stream;
-    if (op->result && !stream->draft->result && !stream->finished)
-        stream->draft->result = op->result; /* once finished, the finish says so */
-    window_free(window);
-    stream_check(stream);
-}
-
-static void window_copied(struct sel_op *op) {
-    struct sel_window *window = SEL_CONTAINER(op, struct sel_window, copy.op);
-    struct sel_stream *stream = window->stream;
-    const struct sel_slots *slots = &stream->draft->publish->store->slots;
-    stream->copying--;
-    if (op->result && !stream->draft->result)
-        stream->draft->result = op->result;
-    if (stream->draft->result) {
-        window_free(window);
-        stream_check(stream);
-        return;
-    }
-    for (uint32_t i = 0; i < window->count; i++)
-        window->iov[i] = (struct iovec){.iov_base = sel_slot_at(slots, window->slots[i]), .iov_len = slots->slot_bytes};
-    sel_lsm_write_data(stream->write, window->part, window->first * slots->slot_bytes, window->iov, (int)window->count,
-                       &window->write_op);
-    stream_check(stream);
-}
-
-static void window_submit(struct sel_window *window) {
-    struct sel_draft *draft = window->stream->draft;
-    selene_store *store = draft->publish->store;
-    uint32_t ranks = store->layout->desc.rank_count;
-    bool row = window->part == SEL_LSM_ROW;
-    for (uint32_t i = 0; i < window->count; i++) {
-        struct sel_copy_item *item = &window->items[i];
-        if (row) {
-            item->row_part = window->first + i;
-        } else {
-            sel_draft_page_item(draft, window->first + i, item);
-            item->sums = &window->stream->page_sums[(size_t)(window->first + i) * ranks];
-        }
-        item->slot = sel_slot_at(&store->slots, window->slots[i]);
-    }
-    window->copy = (struct sel_copy){.direction = SEL_COPY_OUT,
-                                     .row = row,
-                                     .items = window->items,
-                                     .item_count = window->count,
-                                     .planes = store->planes,
-                                     .rows = draft->publish->rows,
-                                     .row_hashes = draft->row_hashes,
-                                     .wait = draft->publish->wait,
-                                     .block_limit = store->options.block_count};
-    sel_op_init(&window->copy.op, window_copied);
-    sel_op_init(&window->write_op, window_written);
-    store->device->ops->submit(store->device, &window->copy);
-}
-
-/* Starts the next window. SELENE_E_RETRY: no slots now. */
-static int window_start(struct sel_stream *stream) {
-    struct sel_draft *draft = stream->draft;
-    selene_store *store = draft->publish->store;
-    bool row = stream->next >= draft->page_count;
-    uint32_t end = row ? total_slots(stream) : draft->page_count;
-    uint32_t count = SEL_MIN(store->window_slots, end - stream->next);
-    /* Half of the intake is the restores' [faults 24, 25]. */
-    if (store->slots.free_count < (uint64_t)count + store->slots.total / 2)
-        return SELENE_E_RETRY;
-    struct sel_window *window = calloc(1, sizeof *window);
-    if (!window)
-        return SELENE_E_NOMEM;
-    window->items = calloc(count, sizeof *window->items);
-    window->iov = calloc(count, sizeof *window->iov);
-    if (!window->items || !window->iov || !sel_slots_take(&store->slots, window->slots, count)) {
-        free(window->items);
-        free(window->iov);
-        free(window);
-        return SELENE_E_NOMEM;
-    }
-    window->stream = stream;
-    window->part = row ? SEL_LSM_ROW : SEL_LSM_PAGES;
-    window->first = row ? stream->next - draft->page_count : stream->next;
-    window->count = count;
-    sel_list_init(&window->link);
-    sel_list_add_tail(&stream->windows, &window->link);
-    stream->window_count++;
-    stream->copying++;
-    stream->next += count;
-    window_submit(window);
-    return 0;
 }
 
 static void stream_step(struct sel_stream *stream) {
     struct sel_draft *draft = stream->draft;
     int result = 0;
-    while (!result && !draft->result && stream->next < total_slots(stream) && stream->window_count < SEL_STREAM_WINDOWS)
-        result = window_start(stream);
+    while (!result && !draft->result && stream->next < total_pieces(stream) &&
+           stream->window_count < SEL_STREAM_WINDOWS)
+        result = sel_window_start(stream);
     if (result && result != SELENE_E_RETRY && !draft->result) {
         draft->result = result;
-        stream_check(stream);
+        sel_stream_check(stream);
     }
 }
 
@@ -234,15 +102,10 @@ void sel_streams_step(selene_store *store) {
 
 void sel_stream_cancel(struct sel_draft *draft) {
     struct sel_stream *stream = draft->stream;
-    struct sel_device *device = draft->publish->store->device;
     if (!stream->finished && !draft->result)
         draft->result = SELENE_E_CANCELLED;
-    SEL_LIST_FOR_EACH(link, &stream->windows) {
-        struct sel_window *window = SEL_LIST_ENTRY(link, struct sel_window, link);
-        if (window->copy.op.in_flight)
-            device->ops->cancel(device, &window->copy);
-    }
-    if (!stream->finished && stream->window_count == 0) {
+    sel_windows_stop(stream);
+    if (stream->write && !stream->finished && stream->window_count == 0) {
         stream->finished = true;
         sel_lsm_write_abandon(&stream->write);
         draft->done = true;
@@ -250,79 +113,160 @@ void sel_stream_cancel(struct sel_draft *draft) {
     }
 }
 
-static int stream_begin(struct sel_stream *stream, struct sel_draft *before) {
+void sel_stream_differs(struct sel_stream *stream) {
     struct sel_draft *draft = stream->draft;
     struct sel_publish *publish = draft->publish;
-    selene_store *store = publish->store;
-    const struct sel_layout *layout = store->layout;
+    if (draft->result) /* it ends already */
+        return;
+    publish->store->stats.abandoned_stores++;
+    publish->store->pages_pack = false;
+    publish->pages_differ = publish->restarting = true;
+    publish->cursor = draft->parent_tokens;
+    /* Those after it were begun as its descendants. */
+    for (struct sel_list *link = &draft->link; link != &publish->drafts; link = link->next) {
+        struct sel_draft *later = SEL_LIST_ENTRY(link, struct sel_draft, link);
+        later->restart = true;
+        sel_stream_cancel(later);
+        sel_draft_stop(later);
+    }
+}
+
+/* ---- the beginning ---- */
+
+static void describe(const struct sel_draft *draft, const struct sel_draft *before, struct sel_lsm_record *record) {
+    const struct sel_publish *publish = draft->publish;
+    const struct sel_layout *layout = publish->store->layout;
     struct sel_node_spec spec;
     sel_draft_spec(draft, &spec);
-    struct sel_lsm_record record = {.page_tokens = layout->desc.page_tokens,
-                                    .tokens = spec.tokens,
-                                    .parent_tokens = (uint32_t)draft->parent_tokens,
-                                    .key = spec.key,
-                                    .base_key = spec.base_key,
-                                    .page_keys = spec.page_keys,
-                                    .page_key_count = spec.page_key_count,
-                                    .has_row = layout->row_slots > 0,
-                                    .time_s = sel_wall_ns(store->clock) / SEL_NS_PER_SECOND};
-    memcpy(record.ns, layout->ns, sizeof record.ns);
+    *record = (struct sel_lsm_record){.page_tokens = layout->desc.page_tokens,
+                                      .tokens = spec.tokens,
+                                      .parent_tokens = (uint32_t)draft->parent_tokens,
+                                      .key = spec.key,
+                                      .base_key = spec.base_key,
+                                      .page_keys = spec.page_keys,
+                                      .page_key_count = spec.page_key_count,
+                                      .has_row = layout->row_slots > 0,
+                                      .pages_replicated = draft->pages_packed,
+                                      .row_replicated = draft->row_packed,
+                                      .time_s = sel_wall_ns(publish->store->clock) / SEL_NS_PER_SECOND};
+    memcpy(record->ns, layout->ns, sizeof record->ns);
     if (before)
-        record.parent_key = before->key;
+        record->parent_key = before->key;
     else if (publish->parent)
-        record.parent_key = publish->parent->key;
-    uint64_t bytes = sel_lsm_record_bytes(layout, draft->page_count, spec.page_key_count, false, record.has_row, false);
+        record->parent_key = publish->parent->key;
+}
+
+/* Whether the disk has room for it as it is predicted, or decided. */
+static int stream_room(const struct sel_draft *draft, const struct sel_lsm_record *record) {
+    selene_store *store = draft->publish->store;
+    const struct sel_layout *layout = store->layout;
     const struct sel_room room = {.use = UINT64_MAX};
-    if (sel_lsm_oversize(store->lsm, layout, draft->page_count, spec.page_key_count, false, record.has_row, false))
-        return SELENE_E_OVERSIZE; /* nothing is removed for what never fits [M5] */
-    if (!sel_disk_make_room(store, bytes, &room))
-        return SELENE_E_RETRY;
-    int result =
-        sel_lsm_write_begin(store->lsm, layout, &record, before ? before->stream->write : NULL, &stream->write);
-    return result == SELENE_E_NOSPACE || result == SELENE_E_DEGRADED ? SELENE_E_RETRY : result;
+    /* Nothing is removed for what never fits, in whatever form it may yet turn out to be [M5]. */
+    bool packed = draft->decided ? record->pages_replicated : sel_pack_allowed(store);
+    bool row_packed = draft->decided ? record->row_replicated : sel_pack_allowed(store);
+    if (sel_lsm_oversize(store->lsm, layout, draft->page_count, record->page_key_count, packed, record->has_row,
+                         row_packed))
+        return SELENE_E_OVERSIZE;
+    uint64_t bytes = sel_lsm_record_bytes(layout, draft->page_count, record->page_key_count, record->pages_replicated,
+                                          record->has_row, record->row_replicated);
+    return sel_disk_make_room(store, bytes, &room) ? 0 : SELENE_E_RETRY;
+}
+
+int sel_stream_begin(struct sel_draft *draft) {
+    struct sel_stream *stream = draft->stream;
+    selene_store *store = draft->publish->store;
+    struct sel_draft *before = NULL;
+    struct sel_lsm_record record;
+    if (draft->link.prev != &draft->publish->drafts)
+        before = SEL_LIST_ENTRY(draft->link.prev, struct sel_draft, link);
+    if (before && !before->stream->write) /* it failed */
+        return SELENE_E_PARENT;
+    draft->decided = true;
+    describe(draft, before, &record);
+    int result = stream_room(draft, &record);
+    if (!result)
+        result = sel_lsm_write_begin(store->lsm, store->layout, &record, before ? before->stream->write : NULL,
+                                     &stream->write);
+    if (result)
+        return result == SELENE_E_NOSPACE || result == SELENE_E_DEGRADED ? SELENE_E_RETRY : result;
+    stream->pages.packed = draft->pages_packed;
+    stream->row.packed = draft->row_packed;
+    sel_list_add_tail(&store->streaming, &stream->link);
+    stream_step(stream);
+    return 0;
+}
+
+static int stream_create(struct sel_draft *draft) {
+    selene_store *store = draft->publish->store;
+    const struct sel_layout *layout = store->layout;
+    size_t ranks = layout->desc.rank_count;
+    struct sel_stream *stream = draft->stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return SELENE_E_NOMEM;
+    sel_list_init(&stream->link);
+    sel_list_init(&stream->windows);
+    sel_op_init(&stream->finish, finish_done);
+    stream->draft = draft;
+    stream->pages.pieces = draft->page_count;
+    stream->row.pieces = layout->row_slots;
+    stream->pages.sums = calloc(draft->page_count * ranks + 1, sizeof(uint64_t));
+    stream->row.sums = calloc(ranks, sizeof(uint64_t));
+    draft->row_hashes = calloc(ranks * layout->row_blocks + 1, sizeof(uint64_t));
+    if (!stream->pages.sums || !stream->row.sums || !draft->row_hashes)
+        return SELENE_E_NOMEM;
+    return sel_event_prepare(store, &stream->event);
+}
+
+/* The items of the first window, to be compared. */
+static int decide(struct sel_draft *draft) {
+    const struct sel_publish *publish = draft->publish;
+    uint32_t pages = SEL_MIN(draft->page_count, sel_window_first_pages(publish->store));
+    if (publish->pages_differ)
+        pages = 0;
+    draft->items = calloc(pages + 1, sizeof *draft->items);
+    if (!draft->items)
+        return SELENE_E_NOMEM;
+    for (uint32_t i = 0; i < pages; i++)
+        sel_draft_page_item(draft, i, &draft->items[i]);
+    sel_draft_compare(draft, pages);
+    return 0;
 }
 
 int sel_stream_start(struct sel_publish *publish) {
     selene_store *store = publish->store;
     const struct sel_layout *layout = store->layout;
-    size_t ranks = layout->desc.rank_count;
-    struct sel_draft *before = NULL;
-    if (!sel_list_empty(&publish->drafts))
-        before = SEL_LIST_ENTRY(publish->drafts.prev, struct sel_draft, link);
+    struct sel_lsm_record record;
     struct sel_draft *draft = sel_draft_create(publish);
-    struct sel_stream *stream = calloc(1, sizeof *stream);
-    int result = SELENE_E_NOMEM;
-    if (!draft || !stream)
-        goto fail;
-    sel_list_init(&stream->link);
-    sel_list_init(&stream->windows);
-    sel_op_init(&stream->finish, finish_done);
-    stream->draft = draft;
-    stream->page_sums = calloc(draft->page_count * ranks, sizeof(uint64_t));
-    stream->row_sums = calloc(ranks, sizeof(uint64_t));
-    if (layout->row_slots)
-        draft->row_hashes = calloc(ranks * layout->row_blocks, sizeof(uint64_t));
-    if (!stream->page_sums || !stream->row_sums || (layout->row_slots && !draft->row_hashes) ||
-        sel_event_prepare(store, &stream->event))
-        goto fail;
-    result = stream_begin(stream, before);
-    if (result)
-        goto fail;
-    draft->stream = stream;
+    if (!draft)
+        return SELENE_E_NOMEM;
+    bool allowed = sel_pack_allowed(store);
+    draft->pages_packed = allowed && store->pages_pack && !publish->pages_differ;
+    draft->row_packed = allowed && store->row_pack;
     sel_list_add_tail(&publish->drafts, &draft->link);
-    publish->cursor = draft->tokens;
-    sel_list_add_tail(&store->streaming, &stream->link);
-    stream_step(stream);
-    return 0;
-fail:
-    if (stream) {
-        free(stream->event);
-        free(stream->page_sums);
-        free(stream->row_sums);
-        free(stream);
+    int result = stream_create(draft);
+    if (!result && allowed && (layout->row_slots || !publish->pages_differ)) {
+        describe(draft, NULL, &record);
+        result = stream_room(draft, &record);
+        if (!result)
+            result = decide(draft);
+    } else if (!result) {
+        result = sel_stream_begin(draft);
     }
-    sel_draft_free(&draft);
+    if (result)
+        sel_draft_free(&draft);
+    else
+        publish->cursor = draft->tokens;
     return result;
+}
+
+/* The record is where the stream has written it. */
+static void place(struct sel_draft *draft, struct sel_node *node, struct sel_location location) {
+    node->disk = location;
+    node->flags &= (uint16_t) ~(SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
+    node->flags |= (uint16_t)((draft->pages_packed ? SEL_DISK_PAGES_PACKED : 0) |
+                              (location.row && draft->row_packed ? SEL_DISK_ROW_PACKED : 0));
+    draft->stream->kept = true;
+    sel_node_count(draft->publish->store, node, SEL_TIER_DISK, 1);
 }
 
 /* Another publish brought the record first. The index lists records in order of sequence, and the children of ours that
@@ -337,8 +281,8 @@ static int insert_twin(struct sel_draft *draft, struct sel_node *node, struct se
         return 0; /* ours is removed with the draft */
     if (node->parent != publish->parent)
         return SELENE_E_RETRY; /* other pages: ours cannot take its place */
-    node->disk = location;
-    draft->stream->kept = true;
+    sel_node_count(store, node, SEL_TIER_DISK, -1);
+    place(draft, node, location);
     sel_lsm_remove(store->lsm, &other, NULL);
     return 0;
 }
@@ -361,9 +305,7 @@ int sel_stream_insert(struct sel_draft *draft) {
             sel_tree_release(store->tree, &node);
         if (result)
             return result;
-        draft->stream->kept = true;
-        node->disk = location;
-        sel_node_count(store, node, SEL_TIER_DISK, 1);
+        place(draft, node, location);
         sel_thin_committed(store, node, SEL_TIER_DISK);
     }
     if (draft->stream->kept)
