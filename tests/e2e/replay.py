@@ -39,7 +39,9 @@ def case_crash(directory):
         for durability in ("relaxed", "strict"):
             for fraction in (0.2, 0.5, 0.9):
                 name = f"{directory}/{layout}-{durability}-{fraction}"
-                found = results(*agent(name, layout, "--sequential", "--durability", durability, "--crash-at", fraction))
+                # Packed records need less of it.
+                found = results(*agent(name, layout, "--sequential", "--durability", durability, "--crash-at", fraction,
+                                       memory="2M" if layout == SHARED_ROWS else "8M"))
                 expect_good(found)
                 expect(found["lost_committed_records_known"] and found["lost_committed_records"] == 0, "records are lost")
                 expect(found["hit_ratio"] <= found["ideal_hit_ratio"], "more hits than possible")
