@@ -78,7 +78,7 @@ static void check_node(void *context, struct sel_node *node) {
         check->parked++;
     else
         check->clean += sel_memory_slots(memory);
-    bool parked = !sel_node_pages_readable(node, SEL_TIER_DISK);
+    bool parked = !sel_node_pages_readable(node, SEL_TIER_DISK) || sel_memory_row_parked(check->store, node);
     if (!(node->flags & (SEL_BAD_DISK | SEL_DOOMED)) && node->tier[SEL_TIER_MEMORY].parked != parked)
         fail(check, "parked beside what the disk has", node->tier[SEL_TIER_MEMORY].parked, parked);
 }

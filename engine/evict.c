@@ -238,15 +238,24 @@ void sel_disk_detach(selene_store *store, struct sel_node *node) {
     node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW | SEL_THIN_DISK | SEL_HOLD_DISK |
                                 SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
     sel_memory_refresh(store, node);
-    sel_thin_refresh_above(store, node);
+}
+
+void sel_disk_set_row(selene_store *store, struct sel_node *node, struct sel_location location, bool packed) {
+    sel_node_count(store, node, SEL_TIER_DISK, -1);
+    node->disk = location;
+    node->flags &= (uint16_t) ~(SEL_BAD_DISK_ROW | SEL_DISK_ROW_PACKED);
+    node->flags |= packed ? SEL_DISK_ROW_PACKED : 0;
+    sel_node_count(store, node, SEL_TIER_DISK, 1);
+    sel_memory_refresh(store, node);
+    if (location.row && sel_thin_wanted(store, node, SEL_TIER_DISK)) /* its hold ended while it was on its way */
+        node->flags |= SEL_THIN_DISK;
 }
 
 void sel_disk_forget_row(selene_store *store, struct sel_node *node) {
-    sel_node_count(store, node, SEL_TIER_DISK, -1);
-    node->disk.row = 0;
-    node->disk.row_blocks = 0;
-    node->flags &= (uint16_t) ~(SEL_BAD_DISK_ROW | SEL_DISK_ROW_PACKED);
-    sel_node_count(store, node, SEL_TIER_DISK, 1);
+    struct sel_location bare = node->disk;
+    bare.row = 0;
+    bare.row_blocks = 0;
+    sel_disk_set_row(store, node, bare, false);
 }
 
 bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_room *room) {

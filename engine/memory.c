@@ -89,13 +89,19 @@ bool sel_memory_row_kept(const struct sel_node *node) {
     return memory && memory->row.count > 0 && !(node->flags & (SEL_BAD_MEMORY_ROW | SEL_THIN_MEMORY));
 }
 
+bool sel_memory_row_parked(const selene_store *store, const struct sel_node *node) {
+    return sel_memory_row_kept(node) && !sel_node_row_readable(node, SEL_TIER_DISK) && !sel_thin_ahead(store, node);
+}
+
 /* A bad copy on disk is about to leave. */
-static bool parked(const struct sel_node *node) { return !sel_node_pages_readable(node, SEL_TIER_DISK); }
+static bool parked(const selene_store *store, const struct sel_node *node) {
+    return !sel_node_pages_readable(node, SEL_TIER_DISK) || sel_memory_row_parked(store, node);
+}
 
 int sel_memory_attach(selene_store *store, struct sel_node *node, struct sel_memory **memory) {
     SEL_CHECK(node->memory == NULL);
     node->memory = *memory;
-    int result = sel_tree_add_to(store->tree, node, SEL_TIER_MEMORY, parked(node));
+    int result = sel_tree_add_to(store->tree, node, SEL_TIER_MEMORY, parked(store, node));
     if (result) {
         node->memory = NULL;
         sel_memory_destroy(store, memory);
@@ -138,9 +144,9 @@ void sel_memory_detach(selene_store *store, struct sel_node *node) {
 }
 
 void sel_memory_refresh(selene_store *store, struct sel_node *node) {
-    if (!node->memory || node->tier[SEL_TIER_MEMORY].parked == parked(node))
+    if (!node->memory || node->tier[SEL_TIER_MEMORY].parked == parked(store, node))
         return;
     count_copy(store, node, -1);
-    sel_tree_set_parked(store->tree, node, SEL_TIER_MEMORY, parked(node));
+    sel_tree_set_parked(store->tree, node, SEL_TIER_MEMORY, parked(store, node));
     count_copy(store, node, 1);
 }

@@ -79,6 +79,8 @@ static void move_one(void *context, struct sel_node *node) {
         move->lost = true;
     }
     sel_node_count(move->store, node, SEL_TIER_DISK, 1);
+    if (!(node->flags & SEL_BAD_DISK))
+        sel_memory_refresh(move->store, node);
 }
 
 /* A record that the record store gave up, until the store's own step takes it up. */

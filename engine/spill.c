@@ -8,6 +8,9 @@
  *
  * A committed parent must not leave the disk while a child is being written, else the child would commit without it:
  * so the parent is pinned there, from the start or from its own commit on.
+ *
+ * A row that came back to a record that is on disk already [T5], or that memory alone has since the disk's went bad, is
+ * written by itself, as one new row extent; the record is pinned in both tiers meanwhile.
  */
 #include "engine/store_priv.h"
 
@@ -35,6 +38,7 @@ struct sel_spill {
     struct sel_node *parent; /* NULL: root */
     bool parent_pinned;
     bool has_row;
+    bool row_only;
     bool pages_packed, row_packed; /* as they are written [K2] */
     bool writing;                  /* its data is not all written */
     struct sel_list children;      /* spills that began while this one was not committed: by `sibling` */
@@ -92,11 +96,22 @@ static int committed(struct sel_spill *spill) {
     return 0;
 }
 
+/* The record has its row on disk again. */
+static int row_committed(struct sel_spill *spill) {
+    selene_store *store = spill->store;
+    struct sel_node *node = spill->node;
+    if (node->disk.pages == 0) /* given up by the record store, and about to leave */
+        return SELENE_E_GONE;
+    sel_disk_set_row(store, node, sel_lsm_write_location(spill->write), spill->row_packed);
+    ((struct sel_memory *)node->memory)->write_failures = 0;
+    return 0;
+}
+
 /* True when the record has failed for good. A failing disk or parent is not the record's fault [P4, D9]. */
 static bool failed(struct sel_spill *spill, int code) {
     selene_store *store = spill->store;
     struct sel_memory *memory = spill->node->memory;
-    if (code == SELENE_E_PARENT)
+    if (code == SELENE_E_PARENT || (spill->row_only && code == SELENE_E_GONE)) /* the disk has its row, or has it not */
         return false;
     store->stats.io_errors[SEL_TIER_DISK]++;
     if (code == SELENE_E_NOSPACE || code == SELENE_E_DEGRADED || code == SELENE_E_CLOSED || sel_copy_innocent(code) ||
@@ -139,7 +154,7 @@ static void spill_done(struct sel_spill *spill) {
     memory->spill = NULL;
     int result = spill->finish.result;
     if (!result)
-        result = committed(spill);
+        result = spill->row_only ? row_committed(spill) : committed(spill);
     if (result)
         drop = failed(spill, result);
     if (store->drain && !result)
@@ -152,9 +167,13 @@ static void spill_done(struct sel_spill *spill) {
     sel_lsm_write_free(&spill->write);
     if (spill->parent_pinned)
         sel_unpin(store, spill->parent, SEL_TIER_DISK);
-    spill_free(spill);
-    if (drop)
+    if (drop && spill->row_only)
+        node->flags |= SEL_BAD_MEMORY_ROW; /* nobody resumes at it; the pages are there */
+    else if (drop)
         drop_record(store, node);
+    if (spill->row_only)
+        sel_unpin(store, node, SEL_TIER_DISK);
+    spill_free(spill);
     sel_unpin(store, node, SEL_TIER_MEMORY);
 }
 
@@ -189,13 +208,15 @@ static void cut_part(struct sel_spill *spill, enum sel_lsm_part kind, const stru
 
 static struct sel_spill *spill_create(selene_store *store, struct sel_node *node) {
     const struct sel_memory *memory = node->memory;
+    bool row_only = node->tier[SEL_TIER_DISK].present;
     uint32_t pieces = pieces_of(memory->pages.count) + pieces_of(memory->row.count);
     struct sel_spill *spill = calloc(1, sizeof *spill + pieces * sizeof spill->pieces[0]);
     if (!spill)
         return NULL;
     spill->store = store;
     spill->node = node;
-    spill->parent = node->parent;
+    spill->row_only = row_only;
+    spill->parent = row_only ? NULL : node->parent;
     spill->pages_packed = memory->pages.packed;
     spill->has_row = sel_memory_row_kept(node); /* not one that a child has made superfluous [T2] */
     spill->row_packed = spill->has_row && memory->row.packed;
@@ -210,41 +231,61 @@ static struct sel_spill *spill_create(selene_store *store, struct sel_node *node
         return NULL;
     }
     struct iovec *iov = spill->iov;
-    cut_part(spill, SEL_LSM_PAGES, &memory->pages, &iov);
+    if (!row_only)
+        cut_part(spill, SEL_LSM_PAGES, &memory->pages, &iov);
     if (spill->has_row)
         cut_part(spill, SEL_LSM_ROW, &memory->row, &iov);
     return spill;
 }
 
+/* Bytes on disk of what is written; 0: it can never fit. */
+static uint64_t bytes_of(const struct sel_spill *spill, const struct sel_lsm_record *record) {
+    const selene_store *store = spill->store;
+    const struct sel_layout *layout = store->layout;
+    uint32_t pages = sel_node_page_count(store, spill->node), keys = record->page_key_count;
+    bool packed = record->pages_replicated;
+    uint64_t bytes = sel_lsm_record_bytes(layout, pages, keys, packed, record->has_row, record->row_replicated);
+    if (sel_lsm_oversize(store->lsm, layout, pages, keys, packed, record->has_row, record->row_replicated))
+        return 0; /* nothing is removed for what never fits */
+    return spill->row_only ? bytes - sel_lsm_record_bytes(layout, pages, keys, packed, false, false) : bytes;
+}
+
+/* The lsm's word. */
+static int write_begin(struct sel_spill *spill, const struct sel_lsm_record *record) {
+    selene_store *store = spill->store;
+    struct sel_node *node = spill->node, *parent = spill->parent;
+    struct sel_lsm_write *parent_write = NULL;
+    int result;
+    if (spill->row_only) {
+        result = sel_lsm_write_row_begin(store->lsm, store->layout, record, &node->disk, &spill->write);
+        return result == SELENE_E_GONE ? SELENE_E_RETRY : result; /* something is still on its way */
+    }
+    if (parent && !parent->tier[SEL_TIER_DISK].present)
+        parent_write = ((struct sel_memory *)parent->memory)->spill->write;
+    return sel_lsm_write_begin(store->lsm, store->layout, record, parent_write, &spill->write);
+}
+
 /* Room, a description, and the lsm's word. */
 static int spill_begin(struct sel_spill *spill, const struct sel_room *room) {
     selene_store *store = spill->store;
-    struct sel_node *node = spill->node;
-    struct sel_memory *memory = node->memory;
-    struct sel_memory *above = spill->parent ? spill->parent->memory : NULL;
-    struct sel_lsm_write *parent_write = NULL;
     struct sel_lsm_record record;
     struct sel_key *keys = NULL;
-    if (spill->parent && !spill->parent->tier[SEL_TIER_DISK].present)
-        parent_write = above->spill->write;
-    int result = sel_node_describe(store, node, &record, &keys);
+    int result = sel_node_describe(store, spill->node, &record, &keys);
     if (result)
         return result;
     record.has_row = spill->has_row;
-    record.pages_replicated = memory->pages.packed;
     record.row_replicated = spill->row_packed;
-    spill->bytes = sel_lsm_record_bytes(store->layout, memory->pages.pieces, record.page_key_count,
-                                        record.pages_replicated, record.has_row, record.row_replicated);
+    if (!spill->row_only)
+        record.pages_replicated = spill->pages_packed;
+    spill->bytes = bytes_of(spill, &record);
     if (store->spill_count >= SEL_SPILL_COUNT_MAX ||
         (store->spill_count && store->spill_bytes + spill->bytes > SEL_SPILL_BYTES_MAX))
         result = SELENE_E_RETRY;
-    else if (sel_lsm_oversize(store->lsm, store->layout, memory->pages.pieces, record.page_key_count,
-                              record.pages_replicated, record.has_row, record.row_replicated))
-        result = SELENE_E_OVERSIZE; /* nothing is removed for what never fits */
+    else if (spill->bytes == 0)
+        result = SELENE_E_OVERSIZE;
     else if (!sel_disk_make_room(store, spill->bytes, room))
         result = SELENE_E_NOSPACE;
-    else if ((result = sel_lsm_write_begin(store->lsm, store->layout, &record, parent_write, &spill->write)) !=
-             SELENE_E_NOSPACE)
+    else if ((result = write_begin(spill, &record)) != SELENE_E_NOSPACE)
         store->disk_stuck = false;
     free(keys);
     return result;
@@ -270,10 +311,11 @@ static void spill_submit(struct sel_spill *spill) {
         struct sel_spill_piece *piece = &spill->pieces[i];
         sel_lsm_write_data(spill->write, piece->part, piece->offset, piece->iov, piece->iov_count, &piece->op);
     }
-    sel_lsm_write_finish(spill->write, memory->pages.sums, memory->row.sums, &spill->finish);
+    sel_lsm_write_finish(spill->write, spill->row_only ? NULL : memory->pages.sums, memory->row.sums, &spill->finish);
 }
 
-/* Starts one record whose parent is committed or on its way. SELENE_E_OVERSIZE: it was dropped. */
+/* Starts one record whose parent is committed or on its way, or the row of one that is committed itself.
+ * SELENE_E_OVERSIZE: it was dropped. */
 static int spill_start(selene_store *store, struct sel_node *node, const struct sel_room *room) {
     struct sel_spill *spill = spill_create(store, node);
     if (!spill)
@@ -282,6 +324,9 @@ static int spill_start(selene_store *store, struct sel_node *node, const struct 
         sel_pin(store, spill->parent, SEL_TIER_DISK);
         spill->parent_pinned = true;
     }
+    bool row_only = spill->row_only;
+    if (row_only) /* before room is made */
+        sel_pin(store, node, SEL_TIER_DISK);
     int result = spill_begin(spill, room);
     if (result == 0) {
         spill_submit(spill);
@@ -290,19 +335,32 @@ static int spill_start(selene_store *store, struct sel_node *node, const struct 
     if (spill->parent_pinned)
         sel_unpin(store, spill->parent, SEL_TIER_DISK);
     spill_free(spill);
-    if (result == SELENE_E_OVERSIZE)
+    if (result == SELENE_E_OVERSIZE && row_only)
+        node->flags |= SEL_BAD_MEMORY_ROW;
+    else if (result == SELENE_E_OVERSIZE)
         drop_record(store, node);
+    if (row_only)
+        sel_unpin(store, node, SEL_TIER_DISK);
     return result;
 }
 
-int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder) {
-    const struct sel_room room = {node->last_use, only_colder};
-    size_t count = 0;
-    if (!store->lsm || sel_lsm_state(store->lsm) != SEL_LSM_OK)
-        return SELENE_E_DEGRADED;
-    int result = sel_node_chain(store, node, &count);
-    if (result)
-        return result;
+/* Rows of committed records of the chain; the first failure, the others are tried all the same. */
+static int start_rows(selene_store *store, size_t count, const struct sel_room *room) {
+    int result = 0;
+    for (size_t i = count; i-- > 0;) {
+        struct sel_node *node = store->chain[i];
+        const struct sel_memory *memory = node->memory;
+        if (!node->tier[SEL_TIER_DISK].present || !sel_memory_row_parked(store, node) || memory->spill)
+            continue;
+        int one = spill_start(store, node, room);
+        result = result ? result : one;
+    }
+    return result;
+}
+
+/* The records of the chain that are not on disk. */
+static int start_records(selene_store *store, size_t count, const struct sel_room *room) {
+    int result;
     /* Up to the first that is committed; whatever is above it is, too. */
     size_t first = 0;
     while (first < count && !store->chain[first]->tier[SEL_TIER_DISK].present)
@@ -318,11 +376,28 @@ int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder
                 continue;
             return SELENE_E_PARENT; /* about to be dropped */
         }
-        result = spill_start(store, next, &room);
+        result = spill_start(store, next, room);
         if (result)
             return result;
     }
     return 0;
+}
+
+int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder) {
+    const struct sel_room room = {node->last_use, only_colder};
+    size_t count = 0;
+    if (!store->lsm || sel_lsm_state(store->lsm) != SEL_LSM_OK)
+        return SELENE_E_DEGRADED;
+    int result = sel_node_chain(store, node, &count);
+    if (result)
+        return result;
+    /* Making room for one of them must not free another: those above are not freed while it is there. */
+    sel_pin(store, node, SEL_TIER_MEMORY);
+    result = start_records(store, count, &room);
+    if (!result)
+        result = start_rows(store, count, &room);
+    sel_unpin(store, node, SEL_TIER_MEMORY);
+    return result;
 }
 
 /* Free and clean slots that write-back keeps ahead: two intakes, in a small memory at most half of the warm tier beside
@@ -340,8 +415,9 @@ void sel_spill_pressure(selene_store *store) {
     while (store->slots.free_count + store->clean_slots + store->spill_slots < target ||
            (store->force_spill && store->spill_count == 0)) {
         struct sel_node *node = sel_tree_coldest(store->tree, SEL_TIER_MEMORY, SEL_ORDER_PARKED);
+        uint32_t before = store->spill_count;
         store->force_spill = false;
-        if (!node || sel_spill_chain(store, node, false))
+        if (!node || sel_spill_chain(store, node, false) || store->spill_count == before)
             return;
     }
 }

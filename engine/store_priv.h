@@ -47,7 +47,7 @@ enum sel_node_flag {
     SEL_THIN_MEMORY = 32,
     SEL_THIN_DISK = 64,
     /* Without row and child, and pinned: leaves all tiers with its last pin if that is still so [P6]. */
-    SEL_BARREN = 4096,
+    SEL_BARREN = 8192,
     /* What unpinning has to look at. */
     SEL_NODE_UNSETTLED = 127 | SEL_BARREN,
     /* A row removal is in the next transaction: not usable meanwhile, usable again if that fails [T6]. */
@@ -228,6 +228,8 @@ void sel_memory_refresh(selene_store *store, struct sel_node *node);
 void sel_memory_drop_row(selene_store *store, struct sel_node *node);
 /* Whether the row in memory is one that a spill has to write: good, and not about to be thinned. */
 bool sel_memory_row_kept(const struct sel_node *node);
+/* Whether it is one that the disk lacks and would keep. */
+bool sel_memory_row_parked(const selene_store *store, const struct sel_node *node);
 
 /* ---- node.c: what a record of this store's layout holds where ---- */
 uint32_t sel_node_first_page(const selene_store *store, const struct sel_node *node);
@@ -271,7 +273,9 @@ bool sel_copy_innocent(int code);
 void sel_doom(selene_store *store, struct sel_node *node);
 /* Does what the flags ask for and pins allow; frees the node when no tier holds it. */
 void sel_settle(selene_store *store, struct sel_node *node);
-void sel_disk_detach(selene_store *store, struct sel_node *node);     /* the record leaves disk; the node stays */
+void sel_disk_detach(selene_store *store, struct sel_node *node); /* the record leaves disk; the node stays */
+/* The record has another row there. The caller holds a pin there, or settles. */
+void sel_disk_set_row(selene_store *store, struct sel_node *node, struct sel_location location, bool packed);
 void sel_disk_forget_row(selene_store *store, struct sel_node *node); /* its row is not there any more */
 /* Its row leaves disk: not usable from now on, gone with the next transaction; usable again if that fails [T6]. Nothing
  * pins it there. */
@@ -281,6 +285,8 @@ void sel_disk_thin_row(selene_store *store, struct sel_node *node);
 /* The one predicate [T1, T5, T8]: whether the row of this record in this tier is one that nobody will resume at. A
  * function of the tree alone; O(spare_rows). False for layouts without rows and records of other layouts. */
 bool sel_thin_wanted(const selene_store *store, const struct sel_node *node, enum sel_tier tier);
+/* The same, once the disk has all records that are only in memory now: what it will not keep need not be written. */
+bool sel_thin_ahead(const selene_store *store, const struct sel_node *node);
 /* `node` was just committed in `tier`: releases its parent's fork hold there and thins what its coming has made interior
  * above it, at once or when the last pin goes. */
 void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tier tier);
@@ -288,8 +294,6 @@ void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tie
 void sel_thin_settle(selene_store *store, struct sel_node *node);
 /* A row came back by a publish at a thinned key: holds it in all tiers. */
 void sel_thin_hold(struct sel_node *node);
-/* The predicate on disk may have changed for the ancestors of this node: their memory copies are clean or parked by it. */
-void sel_thin_refresh_above(selene_store *store, struct sel_node *node);
 /* sel_tree_release, and the ancestors that are now childless and thinned leave all tiers, too [P6]; those that are pinned
  * when their last pin goes. To be used wherever a record may have left its last tier. */
 void sel_thin_release(selene_store *store, struct sel_node **node);

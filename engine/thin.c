@@ -10,12 +10,12 @@
  *                                                               disk: SEL_THINNING_DISK, not usable, until the index says
  *                                                               "no row"; counted then; usable again if that fails [T6]
  *
- * What the disk would thin is no reason to keep a memory copy parked: so whatever changes the predicate there refreshes
- * the memory copies of the ancestors that it is a function of.
+ * A row in memory that the disk lacks is parked, unless the disk will not keep it once it has all records that memory
+ * has: the same rule, asked of all children (sel_thin_ahead). So the memory copies of the nearest ancestors are refreshed
+ * when a record comes or goes.
  */
 #include "engine/store_priv.h"
 
-static uint16_t hold_flag(enum sel_tier tier) { return tier == SEL_TIER_MEMORY ? SEL_HOLD_MEMORY : SEL_HOLD_DISK; }
 static uint16_t thin_flag(enum sel_tier tier) { return tier == SEL_TIER_MEMORY ? SEL_THIN_MEMORY : SEL_THIN_DISK; }
 
 static bool row_is_there(const struct sel_node *node, enum sel_tier tier) {
@@ -23,38 +23,58 @@ static bool row_is_there(const struct sel_node *node, enum sel_tier tier) {
     return tier == SEL_TIER_MEMORY ? memory && memory->row.count > 0 : node->disk.row != 0;
 }
 
-/* The only child present in a tier; new children come first among siblings, so the search is short. */
-static const struct sel_node *only_child(const struct sel_node *node, enum sel_tier tier) {
+/* Where a row is judged: by a tier's children, or by all of them. */
+enum view { VIEW_MEMORY = SEL_TIER_MEMORY, VIEW_DISK = SEL_TIER_DISK, VIEW_ALL = SEL_TIER_COUNT };
+
+/* 0, 1 or more. */
+static uint32_t children(const struct sel_node *node, enum view view) {
+    if (view == VIEW_ALL)
+        return node->child ? 1 + (node->child->sibling_next != NULL) : 0;
+    return node->tier[view].children;
+}
+
+/* New children come first among siblings, so the search is short. */
+static const struct sel_node *only_child(const struct sel_node *node, enum view view) {
     const struct sel_node *child = node->child;
-    if (node->tier[tier].children != 1)
+    if (children(node, view) != 1)
         return NULL;
-    while (!child->tier[tier].present)
+    while (view != VIEW_ALL && !child->tier[view].present)
         child = child->sibling_next;
     return child;
 }
 
-bool sel_thin_wanted(const selene_store *store, const struct sel_node *node, enum sel_tier tier) {
-    if (store->layout->row_slots == 0 || store->options.no_thinning || !node->parent ||
-        (node->flags & hold_flag(tier)) || sel_node_foreign(store, node))
+/* The rule [T1, T5, T8]. */
+static bool superfluous(const selene_store *store, const struct sel_node *node, enum view view) {
+    uint16_t hold = view == VIEW_MEMORY ? SEL_HOLD_MEMORY : SEL_HOLD_DISK;
+    if (store->layout->row_slots == 0 || store->options.no_thinning || !node->parent || (node->flags & hold) ||
+        sel_node_foreign(store, node))
         return false;
-    const struct sel_node *at = only_child(node, tier);
+    const struct sel_node *at = only_child(node, view);
     if (!at)
         return false;
     for (uint32_t step = 0; step < store->options.spare_rows; step++) {
-        if (at->tier[tier].children == 0)
-            return false; /* a leaf so near keeps this row [T8] */
-        if (at->tier[tier].children > 1)
+        if (children(at, view) == 0)
+            return false; /* a leaf so near keeps this row */
+        if (children(at, view) > 1)
             return true;
-        at = only_child(at, tier);
+        at = only_child(at, view);
     }
     return true;
+}
+
+bool sel_thin_wanted(const selene_store *store, const struct sel_node *node, enum sel_tier tier) {
+    return superfluous(store, node, (enum view)tier);
+}
+
+bool sel_thin_ahead(const selene_store *store, const struct sel_node *node) {
+    return superfluous(store, node, VIEW_ALL);
 }
 
 void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tier tier) {
     struct sel_node *at = node->parent;
     if (store->layout->row_slots == 0 || !at)
         return;
-    at->flags &= (uint16_t)~hold_flag(tier);
+    at->flags &= (uint16_t)(tier == SEL_TIER_MEMORY ? ~SEL_HOLD_MEMORY : ~SEL_HOLD_DISK);
     for (uint32_t step = 0; at && step <= store->options.spare_rows; step++, at = at->parent) {
         if (row_is_there(at, tier) && sel_thin_wanted(store, at, tier)) {
             at->flags |= thin_flag(tier);
@@ -64,10 +84,8 @@ void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tie
     }
 }
 
-void sel_thin_refresh_above(selene_store *store, struct sel_node *node) {
-    struct sel_node *at = node->parent;
-    if (store->layout->row_slots == 0)
-        return;
+/* Records left, so that what the disk is going to keep may have changed for those above. */
+static void refresh_from(selene_store *store, struct sel_node *at) {
     for (uint32_t step = 0; at && step <= store->options.spare_rows; step++, at = at->parent)
         sel_memory_refresh(store, at);
 }
@@ -123,15 +141,16 @@ static bool leave(selene_store *store, struct sel_node *node) {
 }
 
 void sel_thin_release(selene_store *store, struct sel_node **node) {
-    struct sel_node *below = *node;
-    if (!held(below) && !pinned(below) && !below->child) {
-        struct sel_node *up = below->parent;
-        /* While the one below is the only child: those that it leaves childless. */
-        for (; up && up->child == below && !below->sibling_next; below = up, up = up->parent)
-            if (held(up) && (!thinned(store, up) || !leave(store, up)))
-                break;
-    }
+    struct sel_node *below = *node, *up = below->parent;
+    if (held(below) || pinned(below) || below->child)
+        return;
+    /* While the one below is the only child: those that it leaves childless. */
+    for (; up && up->child == below && !below->sibling_next; below = up, up = up->parent)
+        if (held(up) && (!thinned(store, up) || !leave(store, up)))
+            break;
     sel_tree_release(store->tree, node);
+    if (store->layout->row_slots)
+        refresh_from(store, up);
 }
 
 void sel_thin_barren(selene_store *store, struct sel_node *node) {
