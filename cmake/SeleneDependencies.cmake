@@ -10,7 +10,7 @@ find_package(Threads REQUIRED)
 
 set(selene_missing "")
 foreach(need liburing:liburing-dev lmdb:liblmdb-dev libcrypto:libssl-dev libxxhash:libxxhash-dev
-             jansson:libjansson-dev cmocka:libcmocka-dev)
+             jansson:libjansson-dev libmicrohttpd:libmicrohttpd-dev cmocka:libcmocka-dev)
   string(REPLACE ":" ";" need ${need})
   list(GET need 0 module)
   list(GET need 1 package)

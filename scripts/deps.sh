@@ -4,7 +4,8 @@
 # as arguments. Calls apt-get only when something is missing, and says what it installs.
 set -eu
 packages="build-essential cmake ninja-build pkg-config python3 clang-format-14 groff-base
-liburing-dev liblmdb-dev libssl-dev libxxhash-dev libcmocka-dev libjansson-dev $*"
+liburing-dev liblmdb-dev libssl-dev libxxhash-dev libcmocka-dev libjansson-dev libmicrohttpd-dev
+$*"
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
     echo "deps: not a Debian system; going on with what is installed. Needed, by their Debian names:"

@@ -32,6 +32,7 @@ OUTSIDE = {
     "lmdb.h": "index/catalog_lmdb.c",
     "liburing": "lsm/disk_uring.c",
     "jansson.h": "cli/json.c",
+    "microhttpd.h": "cli/http.c",
     "cmocka.h": "tests/lib/test.h",
     "rocksdb/": "tools/bench/bench_rocksdb.c",
 }
