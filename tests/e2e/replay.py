@@ -13,6 +13,8 @@ import random
 import shutil
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import replay_common as common
 from replay_common import (PLAIN, ROWS, SHARED_ROWS, SKIPPED, agent, bytes_in, expect, expect_good, expect_ideal, expect_thinned,
@@ -170,6 +172,33 @@ def case_results(directory):
     with open("/dev/full", "w") as full:
         done = subprocess.run([common.program, *map(str, small)], stdout=full, stderr=subprocess.PIPE)
     expect(done.returncode == 2, "a full standard output goes unnoticed")
+
+
+def case_metrics(directory):
+    """Counters are served while it plays; a bad address is told before anything is written."""
+    common_options = ("--generate", "agent", "--requests", 4000, "--scale", 1024, "--memory", "8M")
+    process = subprocess.Popen([common.program, *map(str, common_options), "--metrics", "127.0.0.1:0"],
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    try:
+        url = process.stderr.readline().split()[-1]
+        text = ""
+        while not text:
+            expect(process.poll() is None, "it ended before its counters were seen")
+            try:
+                with urllib.request.urlopen(url, timeout=60) as answer:
+                    expect(answer.headers["Content-Type"] == "text/plain; version=0.0.4", "not Prometheus text")
+                    text = answer.read().decode()
+            except urllib.error.HTTPError as error:
+                expect(error.code == 503, f"found {error.code}")
+        expect('selene_records{tier="memory"} ' in text and "# TYPE selene_lookups_total counter" in text, text)
+    finally:
+        process.kill()
+        process.communicate()
+    for address in ("nowhere", "127.0.0.1:65536", ""):
+        found = subprocess.run([common.program, *map(str, common_options), "--metrics", address, "--disk",
+                                f"{directory}/never"], capture_output=True, text=True)
+        expect(found.returncode == 2 and "expected HOST:PORT" in found.stderr, f"{address}: {found.stderr}")
+        expect(not os.path.exists(f"{directory}/never"), "a store was opened")
 
 
 def case_progress(directory):

@@ -73,7 +73,8 @@ static void tell_committed(void *context, const uint8_t key[32], uint64_t tokens
 
 /* Plays on until it is killed: it does not know when. */
 static void __attribute__((noreturn)) child_run(const struct replay_stage *stage, int fd) {
-    struct replay_sink sink = {&fd, tell_started, tell_finished, tell_committed};
+    struct replay_sink sink = {
+        .context = &fd, .started = tell_started, .finished = tell_finished, .committed = tell_committed};
     struct selene_message message = {""};
     struct sim *sim = NULL;
     uint8_t *done = calloc(stage->workload->count, 1);

@@ -209,6 +209,8 @@ static int seats_drive(struct sim *sim, const struct seat_world *world, uint8_t 
     int count = selene_poll(sim->store, events, EVENTS);
     if (count < 0)
         return sel_fail(world->message, count, "selene_poll: %s", selene_error_text(count));
+    if (sink->tick)
+        sink->tick(sink->context, sim->store);
     for (int i = 0; i < count; i++) {
         int result = event_take(sim, world, &events[i], sink);
         if (result)
@@ -273,6 +275,8 @@ int sim_drain(struct sim *sim, const struct replay_sink *sink, struct selene_eve
         int count = selene_poll(sim->store, event, 1);
         if (count < 0)
             return sel_fail(message, count, "selene_poll: %s", selene_error_text(count));
+        if (sink->tick)
+            sink->tick(sink->context, sim->store);
         if (count && event->kind == SELENE_EVENT_DRAIN && event->ticket == ticket)
             return 0;
         if (count && event->kind == SELENE_EVENT_COMMITTED && sink->committed)

@@ -9,6 +9,7 @@
  *
  * With files of results and --plot it draws them and plays nothing.
  */
+#include "cli/metrics_http.h"
 #include "tools/replay/crash.h"
 #include "tools/replay/engine_sim.h"
 #include "tools/replay/ideal.h"
@@ -25,6 +26,7 @@ struct run {
     uint32_t *ideal, *thinned_ideal;
     uint8_t *done;
     struct sel_progress progress;
+    struct sel_metrics_http *metrics; /* NULL: none */
     struct selene_message message;
 };
 
@@ -88,6 +90,27 @@ static void request_finished(void *context, const struct replay_result *result, 
     sel_progress_update(&run->progress, run->totals.requests, note);
 }
 
+/* A second without new numbers is no error: whatever fails here is tried again. */
+static void metrics_tick(void *context, selene_store *store) {
+    struct run *run = context;
+    uint64_t now = run->metrics ? sel_cli_now_ns() : 0;
+    if (run->metrics == NULL || !sel_metrics_http_due(run->metrics, now))
+        return;
+    int64_t bytes = selene_metrics_text(store, NULL, 0);
+    char *text = bytes > 0 ? malloc((size_t)bytes + 1) : NULL;
+    if (text && selene_metrics_text(store, text, (size_t)bytes + 1) == bytes)
+        sel_metrics_http_set(run->metrics, &text, (size_t)bytes, now);
+    free(text);
+}
+
+static int metrics_start(struct run *run) {
+    const struct replay_options *options = run->stage.options;
+    int result = options->metrics ? sel_metrics_http_start(&run->metrics, options->metrics, &run->message) : 0;
+    if (run->metrics && !options->quiet)
+        fprintf(stderr, "metrics: http://%s/metrics\n", sel_metrics_http_address(run->metrics));
+    return result;
+}
+
 /* Takes the counters, checks if asked to, and closes. */
 static int store_close(struct run *run, struct sim **sim) {
     struct selene_stats stats;
@@ -108,7 +131,7 @@ static int store_close(struct run *run, struct sim **sim) {
 }
 
 static int play_and_close(struct run *run, struct sim *sim, size_t end, bool drain) {
-    struct replay_sink sink = {.context = run, .finished = request_finished};
+    struct replay_sink sink = {.context = run, .finished = request_finished, .tick = metrics_tick};
     struct selene_event event = {0};
     int result = sim_play(sim, run->done, end, &sink, &run->message);
     if (result == 0 && drain) {
@@ -200,7 +223,10 @@ int main(int argc, char **argv) {
     if (result == 0)
         result = ideal_make(&run);
     if (result == 0)
+        result = metrics_start(&run);
+    if (result == 0)
         result = play(&run);
+    sel_metrics_http_stop(&run.metrics);
     if (result == 0)
         result = report(&run);
     if (result)

@@ -74,7 +74,8 @@ enum key {
     KEY_CHECK,
     KEY_SEED,
     KEY_JSON,
-    KEY_PLOT
+    KEY_PLOT,
+    KEY_METRICS
 };
 
 static const struct argp_option table[] = {
@@ -129,6 +130,11 @@ static const struct argp_option table[] = {
     {"plot", KEY_PLOT, "FILE", 0,
      "Draw memory, disk and hit ratio over the run as SVG; with one or two files RESULT.json that --json wrote, draw "
      "those, side by side, and play nothing",
+     5},
+    {"metrics", KEY_METRICS, "HOST:PORT", 0,
+     "Serve the store's counters at http://HOST:PORT/metrics while it plays; without HOST on loopback, with port 0 on "
+     "a "
+     "free one",
      5},
     {"quiet", KEY_QUIET, NULL, 0, "No table, no progress bar, errors only", 5},
     {0},
@@ -264,6 +270,9 @@ static error_t parse_play(int key, const char *text, struct argp_state *state, s
         return 0;
     case KEY_PLOT:
         options->plot = text;
+        return 0;
+    case KEY_METRICS:
+        options->metrics = text;
         return 0;
     case KEY_QUIET:
         options->quiet = true;

@@ -38,6 +38,7 @@ struct replay_options {
     bool drain_at_end;
     bool check;
     uint64_t seed;
+    const char *metrics; /* where to serve counters over HTTP; NULL: nowhere */
     const char *json;
     const char *plot;       /* NULL: none is drawn */
     const char *results[2]; /* files of results to draw; results[0] not NULL: nothing is played */
@@ -80,6 +81,7 @@ struct replay_sink {
     void (*started)(void *context, size_t index);
     void (*finished)(void *context, const struct replay_result *result, selene_store *store);
     void (*committed)(void *context, const uint8_t key[32], uint64_t tokens); /* only if the store reports commits */
+    void (*tick)(void *context, selene_store *store);                         /* after each poll */
 };
 
 #endif
