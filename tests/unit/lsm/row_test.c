@@ -156,8 +156,14 @@ static void test_after_removal(void **state) {
         if (!alone)
             rig.lsm->config.limit_bytes = 1; /* no room for the catalogue to grow: 32 removals at a time */
         sel_lsm_flush(rig.lsm);
+        while (row.result == 1) { /* its owner hears of the removal first */
+            if (sel_ready_run(&rig.ready, 1) == 0) {
+                sel_lsm_poll(rig.lsm);
+                sel_clock_manual_advance(&rig.clock, SEL_NS_PER_MS / 10);
+            }
+            assert_true(row.result == 1 || removal.result == 0);
+        }
         assert_ok(rig_row_end(&row));
-        assert_ok(removal.result);
         rig.lsm->config.limit_bytes = 0;
         assert_int_equal(rig_stats(&rig).transactions - transactions, alone ? 1 : 2);
         assert_int_equal(rig_stats(&rig).live_bytes, live);
