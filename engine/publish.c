@@ -334,13 +334,15 @@ static int find_place(selene_store *store, const struct sel_prefix *prefix, uint
     for (struct sel_node *above = node ? node : out->parent; above; above = above->parent)
         if (sel_node_tier(above, SEL_LSM_PAGES) < 0)
             return SELENE_E_RETRY;
-    /* A record that is on disk alone comes whole. */
-    out->tier = SEL_TIER_MEMORY;
+    /* Without a warm tier the row goes where the pages are; with one, a record that is on disk alone comes whole. */
+    out->tier = store->warm_slots ? SEL_TIER_MEMORY : SEL_TIER_DISK;
     if (node && store->layout->row_slots && sel_node_pages_readable(node, out->tier))
         out->thinned = node;
-    /* A bad row waits there for its last pin to go. */
+    /* A bad row waits there for its last pin to go; one that is being removed makes way. */
     const struct sel_memory *memory = node ? node->memory : NULL;
-    return out->thinned && out->tier == SEL_TIER_MEMORY && memory->row.count ? SELENE_E_RETRY : 0;
+    bool bad = out->thinned && (out->tier == SEL_TIER_MEMORY ? memory->row.count > 0
+                                                             : node->disk.row && !(node->flags & SEL_THINNING_DISK));
+    return bad ? SELENE_E_RETRY : 0;
 }
 
 static int answer_retry(selene_store *store, struct selene_publish_result *out, int reason) {

@@ -11,7 +11,8 @@
  * the row [K2]. When a later window differs, nothing of the record was committed; the record begins again, with its pages
  * per rank as those of the rest of the publish, so that the caller loses nothing but time. That happens at most once.
  * Several windows of a record are in flight, and several records of a chain, each with its parent's write before it.
- * The record appears in the tree when it is committed, never before.
+ * The record appears in the tree when it is committed, never before. A row that is brought back to a record on disk [T5]
+ * is a record without pages on this way.
  */
 #include "engine/stream_priv.h"
 
@@ -64,7 +65,8 @@ static void stream_finish(struct sel_stream *stream) {
         stream->row.sums[rank] =
             sel_checksum_finish(draft->row_hashes + (size_t)rank * layout->row_blocks, layout->row_blocks);
     stream->finished = true;
-    sel_lsm_write_finish(stream->write, stream->pages.sums, stream->row.sums, &stream->finish);
+    sel_lsm_write_finish(stream->write, draft->page_count ? stream->pages.sums : NULL, stream->row.sums,
+                         &stream->finish);
     /* The caller waits for the commit with its device memory in hand. */
     if (draft->tokens == draft->publish->tokens)
         sel_lsm_flush(draft->publish->store->lsm);
@@ -150,6 +152,8 @@ static void describe(const struct sel_draft *draft, const struct sel_draft *befo
                                       .row_replicated = draft->row_packed,
                                       .time_s = sel_wall_ns(publish->store->clock) / SEL_NS_PER_SECOND};
     memcpy(record->ns, layout->ns, sizeof record->ns);
+    if (publish->thinned)
+        record->pages_replicated = publish->thinned->flags & SEL_DISK_PAGES_PACKED;
     if (before)
         record->parent_key = before->key;
     else if (publish->parent)
@@ -169,7 +173,19 @@ static int stream_room(const struct sel_draft *draft, const struct sel_lsm_recor
         return SELENE_E_OVERSIZE;
     uint64_t bytes = sel_lsm_record_bytes(layout, draft->page_count, record->page_key_count, record->pages_replicated,
                                           record->has_row, record->row_replicated);
+    if (draft->publish->thinned)
+        bytes -= sel_lsm_record_bytes(layout, 0, record->page_key_count, record->pages_replicated, false, false);
     return sel_disk_make_room(store, bytes, &room) ? 0 : SELENE_E_RETRY;
+}
+
+static int write_begin(struct sel_draft *draft, struct sel_draft *before, const struct sel_lsm_record *record) {
+    const struct sel_node *thinned = draft->publish->thinned;
+    selene_store *store = draft->publish->store;
+    struct sel_lsm_write **out = &draft->stream->write;
+    if (!thinned)
+        return sel_lsm_write_begin(store->lsm, store->layout, record, before ? before->stream->write : NULL, out);
+    int result = sel_lsm_write_row_begin(store->lsm, store->layout, record, &thinned->disk, out);
+    return result == SELENE_E_GONE ? SELENE_E_RETRY : result; /* something is still on its way */
 }
 
 int sel_stream_begin(struct sel_draft *draft) {
@@ -185,8 +201,7 @@ int sel_stream_begin(struct sel_draft *draft) {
     describe(draft, before, &record);
     int result = stream_room(draft, &record);
     if (!result)
-        result = sel_lsm_write_begin(store->lsm, store->layout, &record, before ? before->stream->write : NULL,
-                                     &stream->write);
+        result = write_begin(draft, before, &record);
     if (result)
         return result == SELENE_E_NOSPACE || result == SELENE_E_DEGRADED ? SELENE_E_RETRY : result;
     stream->pages.packed = draft->pages_packed;
@@ -287,6 +302,18 @@ static int insert_twin(struct sel_draft *draft, struct sel_node *node, struct se
     return 0;
 }
 
+/* The record has its row again, and is held until its next child. */
+static int insert_row(struct sel_draft *draft, struct sel_node *node, struct sel_location location) {
+    selene_store *store = draft->publish->store;
+    draft->stream->kept = true;
+    if (node->disk.pages == 0) /* given up by the record store, and about to leave */
+        return SELENE_E_GONE;
+    sel_thin_hold(node);
+    sel_disk_set_row(store, node, location, draft->row_packed);
+    store->stats.rows_brought_back++;
+    return 0;
+}
+
 int sel_stream_insert(struct sel_draft *draft) {
     struct sel_publish *publish = draft->publish;
     selene_store *store = publish->store;
@@ -295,7 +322,7 @@ int sel_stream_insert(struct sel_draft *draft) {
     struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &draft->key, draft->tokens);
     int result = 0;
     if (node) {
-        result = insert_twin(draft, node, location);
+        result = publish->thinned ? insert_row(draft, publish->thinned, location) : insert_twin(draft, node, location);
         if (result)
             return result;
     } else {
@@ -308,7 +335,7 @@ int sel_stream_insert(struct sel_draft *draft) {
         place(draft, node, location);
         sel_thin_committed(store, node, SEL_TIER_DISK);
     }
-    if (draft->stream->kept)
+    if (draft->stream->kept && !publish->thinned)
         sel_event_committed(store, &draft->stream->event, node);
     sel_tree_touch(store->tree, node, sel_store_use(store));
     sel_publish_advance(publish, node);

@@ -378,6 +378,86 @@ static void test_brought_back_meanwhile(void **state) {
     end();
 }
 
+/* [T5, M5]: without a warm tier the row streams to disk as one new extent, packed or not; whatever is on its way. */
+static void test_brought_back_without_memory(void **state) {
+    struct sequence a, b;
+    struct selene_publish_result result;
+    (void)state;
+    for (int packing = 0; packing < 2; packing++)
+        for (int meanwhile = 0; meanwhile < 2; meanwhile++) {
+            world_init(&world, &world_with_rows, 256, 0, true);
+            world_disk(&world, 1);
+            world.options.spare_rows = 0;
+            world.options.no_packing = !packing;
+            world.options.report_commits = 1;
+            world_open(&world);
+            request_make(&world, &request, 0, 64);
+            sequence_make(&world, &a, 1, 200);
+            grow(&a, 8, 80);
+            struct sel_node *node = world_node(&world, &a, 72);
+            if (meanwhile)
+                assert_true(node->flags & SEL_THINNING_DISK);
+            else
+                settle();
+            uint64_t written = world_stats(&world).disk_written_bytes;
+            request_fill(&world, &request, &a, 72);
+            assert_ok(selene_publish(world.store, a.prefix, 72, &request.state, &result));
+            assert_int_equal(result.answer, SELENE_ACCEPTED);
+            assert_int_equal(result.from_tokens, 72);
+            struct selene_event event = world_wait(&world, result.ticket);
+            assert_int_equal(event.result, 0);
+            assert_int_equal(event.bytes, 2 * world.shape.row_bytes);
+            written = world_stats(&world).disk_written_bytes - written;
+            assert_int_equal(written, (uint64_t)node->disk.row_blocks * SEL_BLOCK_BYTES);
+            assert_int_equal(world_publish(&world, &request, &a, 72), SELENE_PRESENT);
+            settle();
+            assert_true(disk_row(&a, 72));
+            assert_int_equal(node->flags & (SEL_HOLD_DISK | SEL_THINNING_DISK), SEL_HOLD_DISK);
+            assert_int_equal(world_stats(&world).rows_thinned[SELENE_TIER_DISK], 8);
+            assert_int_equal(world_stats(&world).rows[SELENE_TIER_DISK], 3);
+            assert_int_equal(world_stats(&world).rows_brought_back, 1);
+            sequence_fork(&world, &b, &a, 72, 2, 200);
+            grow(&b, 80, 96);
+            reopen(&a);
+            sequence_prefix(&world, &b);
+            assert_int_equal(world_restore(&world, &request, &a, 79, NULL), 72);
+            assert_int_equal(world_restore(&world, &request, &b, 200, NULL), 96);
+            sequence_free(&a);
+            sequence_free(&b);
+            end();
+        }
+}
+
+/* [T5, R6, fault 23]: a cancelled one leaves the record as it was, wherever it stood. */
+static void test_cancelled_without_memory(void **state) {
+    struct sequence sequence;
+    struct selene_publish_result result;
+    (void)state;
+    for (int polls = 0; polls < 6; polls++) {
+        begin(0, 0);
+        sequence_make(&world, &sequence, 1, 200);
+        grow(&sequence, 8, 80);
+        settle();
+        request_fill(&world, &request, &sequence, 40);
+        assert_ok(selene_publish(world.store, sequence.prefix, 40, &request.state, &result));
+        for (int i = 0; i < polls; i++)
+            assert_int_equal(selene_poll(world.store, NULL, 0), 0);
+        assert_ok(selene_cancel(world.store, result.ticket));
+        struct selene_event event = world_wait(&world, result.ticket);
+        assert_true(event.result == SELENE_E_CANCELLED || event.result == 0);
+        settle();
+        struct sel_node *node = world_node(&world, &sequence, 40);
+        assert_int_equal(node->tier[SEL_TIER_DISK].pins, 0);
+        assert_int_equal(disk_row(&sequence, 40), event.result == 0);
+        assert_int_equal(world_restore(&world, &request, &sequence, 47, NULL), event.result == 0 ? 40 : 8);
+        reopen(&sequence);
+        assert_int_equal(world_restore(&world, &request, &sequence, 47, NULL), event.result == 0 ? 40 : 8);
+        assert_int_equal(world_restore(&world, &request, &sequence, 80, NULL), 80);
+        sequence_free(&sequence);
+        end();
+    }
+}
+
 /* [R4, P2]: a row that went bad on disk while memory has a good one is written again by itself. */
 static void test_bad_disk_row(void **state) {
     struct sequence sequence;
@@ -552,6 +632,8 @@ int main(void) {
         cmocka_unit_test(test_brought_back),
         cmocka_unit_test(test_brought_back_from_disk),
         cmocka_unit_test(test_brought_back_meanwhile),
+        cmocka_unit_test(test_brought_back_without_memory),
+        cmocka_unit_test(test_cancelled_without_memory),
         cmocka_unit_test(test_bad_disk_row),
         cmocka_unit_test(test_row_write_fails),
         cmocka_unit_test(test_crash),
