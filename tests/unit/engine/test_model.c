@@ -243,6 +243,13 @@ static void end_faults(struct run *run) {
     sel_disk_fault_release(run->world.disk);
 }
 
+/* Short windows without a warm tier: records take several of them. */
+static void open_store(struct run *run) {
+    world_open(&run->world);
+    if (run->world.store->warm_slots == 0)
+        run->world.store->window_slots = 1;
+}
+
 static void reopen(struct run *run, bool crash) {
     end_faults(run);
     if (!crash && run->world.disk) {
@@ -253,7 +260,7 @@ static void reopen(struct run *run, bool crash) {
         world_crash(&run->world, below(run, 1 << 30));
     else
         world_close(&run->world);
-    world_open(&run->world);
+    open_store(run);
     for (uint32_t i = 0; i < SEQUENCES; i++)
         sequence_prefix(&run->world, &run->sequences[i]);
 }
@@ -304,6 +311,18 @@ static void step(struct run *run) {
     world_check(&run->world);
 }
 
+/* Ranks that are alike, or not, or but for some pages [K1]; by the seed alone. */
+static struct world_layout shape_of(uint64_t seed, bool rows) {
+    static const uint32_t differ_every[] = {0, 0, 3, 7};
+    struct world_layout shape = rows ? world_with_rows : world_without_rows;
+    uint64_t kind = sel_mix64(seed);
+    shape.rank_count = 2 + (uint32_t)(kind & 3);
+    shape.pages_alike = kind & 4;
+    shape.row_alike = kind & 8;
+    shape.differ_every = differ_every[kind >> 4 & 3];
+    return shape;
+}
+
 static void one_run(uint64_t seed, bool faulty) {
     static const uint64_t warm[] = {0, 12, 40, 100};
     static struct run run;
@@ -313,13 +332,14 @@ static void one_run(uint64_t seed, bool faulty) {
     bool rows = below(&run, 2);
     uint64_t slots = warm[below(&run, SEL_COUNT(warm))];
     bool disk = slots == 0 || below(&run, 4) > 0;
-    world_init(&run.world, rows ? &world_with_rows : &world_without_rows, SLOTS * BLOCKS, slots, true);
+    const struct world_layout shape = shape_of(seed, rows);
+    world_init(&run.world, &shape, SLOTS * BLOCKS, slots, true);
     if (disk)
         world_disk(&run.world, seed);
     bool limited = disk && faulty && below(&run, 2);
     if (limited)
         run.world.options.disk_limit_bytes = 24 << 20;
-    world_open(&run.world);
+    open_store(&run);
     make_sequences(&run);
     for (uint32_t i = 0; i < SLOTS; i++)
         request_make(&run.world, &run.slots[i].device, i * BLOCKS, BLOCKS);
@@ -327,9 +347,11 @@ static void one_run(uint64_t seed, bool faulty) {
         step(&run);
     compare_all(&run, disk && !faulty);
     if (getenv("SELENE_TEST_LOG"))
-        print_message("seed %lu: rows %d warm %lu disk %d limited %d: %lu restores, %lu tokens, %lu shortened\n",
+        print_message("seed %lu: rows %d warm %lu disk %d limited %d: %lu restores, %lu tokens, %lu shortened, %lu "
+                      "stores abandoned\n",
                       (unsigned long)seed, rows, (unsigned long)slots, disk, limited, (unsigned long)run.restored,
-                      (unsigned long)run.verified, (unsigned long)run.shortened);
+                      (unsigned long)run.verified, (unsigned long)run.shortened,
+                      (unsigned long)world_stats(&run.world).abandoned_stores);
     for (uint32_t i = 0; i < SLOTS; i++)
         request_free(&run.world, &run.slots[i].device);
     for (uint32_t i = 0; i < SEQUENCES; i++)
