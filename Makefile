@@ -2,13 +2,15 @@
 # The front door. `make demo` and `make test` do all set-up by themselves: packages, configuration, build. Everything
 # else is in CMakeLists.txt and CMakePresets.json; a build of preset P lies in build/P.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check deps build dev release clang asan ubsan asan-ubsan tsan valgrind format install clean
+.PHONY: help demo compare test check deps build dev release clang asan ubsan asan-ubsan tsan valgrind format install clean
 
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 # More arguments, as in: make test CTEST="-R keys"    make demo DEMO="--requests 500"
+# make compare COMPARE="--scale 1 --scale-many 16"
 CTEST ?=
 DEMO ?=
+COMPARE ?=
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  make %-22s %s\n", $$1, $$2}' Makefile
@@ -16,6 +18,10 @@ help: ## list what can be made
 demo: deps ## a workload of agents through memory and disk, every restored byte verified
 	@scripts/build.sh release selene-replay
 	@scripts/demo.sh build/release $(DEMO)
+
+compare: deps ## what thinning, packing and deferred offers save: tables and drawings in build/release/compare
+	@scripts/build.sh release selene-replay
+	@scripts/compare.py build/release build/release/compare $(COMPARE)
 
 test: dev ## build and run all tests
 	ctest --preset dev -j$(JOBS) $(CTEST)
