@@ -179,11 +179,51 @@ static void test_buffers(void **state) {
     world_destroy(&world);
 }
 
+/* A publish that was accepted and failed is counted, one that was cancelled is not; the text says what the struct says. */
+static void test_failed_publish(void **state) {
+    struct world world;
+    struct device_request request;
+    struct sequence sequence;
+    struct selene_publish_result result;
+    struct sel_disk_fault fault = {
+        .action = SEL_DISK_FAULT_FAIL, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1, .repeat = UINT64_MAX};
+    (void)state;
+    world_init(&world, &world_with_rows, 64, 0, true);
+    world_disk(&world, 1);
+    world_open(&world);
+    request_make(&world, &request, 0, 32);
+    sequence_make(&world, &sequence, 1, 40);
+    request_fill(&world, &request, &sequence, 40);
+    request.state.wait = &request.wait;
+    assert_ok(selene_publish(world.store, sequence.prefix, 40, &request.state, &result));
+    assert_ok(selene_cancel(world.store, result.ticket));
+    assert_int_equal(world_wait(&world, result.ticket).result, SELENE_E_CANCELLED);
+    assert_int_equal(world_stats(&world).publishes_failed, 0);
+    request.state.wait = NULL;
+    sel_disk_fault_arm(world.disk, &fault);
+    assert_ok(selene_publish(world.store, sequence.prefix, 40, &request.state, &result));
+    assert_int_equal(result.answer, SELENE_ACCEPTED);
+    assert_true(world_wait(&world, result.ticket).result < 0);
+    sel_disk_fault_clear(world.disk);
+    struct selene_stats stats = world_stats(&world);
+    assert_int_equal(stats.publishes_failed, 1);
+    char *text = print_stats(&stats);
+    assert_non_null(strstr(text, "\nselene_publishes_failed_total 1\n"));
+    assert_non_null(strstr(text, "\nselene_publishes_total{answer=\"accepted\",reason=\"none\"} 2\n"));
+    free(text);
+    world_check(&world);
+    sequence_free(&sequence);
+    request_free(&world, &request);
+    world_close_failed(&world);
+    world_destroy(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_field),
         cmocka_unit_test(test_text_and_page),
         cmocka_unit_test(test_buffers),
+        cmocka_unit_test(test_failed_publish),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
