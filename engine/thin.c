@@ -133,6 +133,8 @@ static bool leave(selene_store *store, struct sel_node *node) {
         node->flags |= SEL_BARREN;
         return false;
     }
+    for (int tier = SEL_TIER_MEMORY; tier <= SEL_TIER_DISK; tier++)
+        store->stats.evictions[tier] += node->tier[tier].present;
     if (node->tier[SEL_TIER_MEMORY].present)
         sel_memory_detach(store, node);
     if (node->tier[SEL_TIER_DISK].present)
@@ -191,5 +193,6 @@ void sel_thin_recovered(selene_store *store) {
     /* None of them is above another, so none is freed before its turn. */
     for (size_t i = 0; i < childless.count; i++)
         sel_thin_barren(store, childless.nodes[i]);
+    store->stats.evictions[SEL_TIER_DISK] = 0; /* nothing else has begun; what a crash left is not evicted */
     free(childless.nodes);
 }
