@@ -145,14 +145,30 @@ static bool wait_is_over(const struct sel_publish *publish) {
     const selene_store *store = publish->store;
     const struct sel_draft *last = last_draft(publish);
     bool alone = store->spill_count == 0 && store->load_count == 0 && store->request_count == 1;
-    if (alone && sel_memory_is_last(store) && (!last || last->lacking))
+    /* Those before it may still become records, and what they become is kept. */
+    bool only = !last || (last->lacking && last->link.prev == &publish->drafts);
+    if (alone && only && sel_memory_is_last(store))
         return true;
     return sel_mono_ns(store->clock) - publish->waiting_since_ns > SEL_PUBLISH_WAIT_NS;
+}
+
+/* Nothing but `own` requests of the caller is under way whose end would make room, and memory and disk have let go of all
+ * that may go: the chain that this publish continues fills them by itself. A disk that takes nothing for now is another
+ * matter, and so is an empty one. */
+static bool no_room_ever(const selene_store *store, uint32_t own) {
+    bool idle = store->request_count == own && store->spill_count == 0 && store->load_count == 0 &&
+                sel_list_empty(&store->removals);
+    if (!store->lsm)
+        return idle;
+    return idle && store->disk_stuck && sel_lsm_state(store->lsm) == SEL_LSM_OK &&
+           sel_tree_tier_count(store->tree, SEL_TIER_DISK) > 0;
 }
 
 /* In memory alone no part of a chain may leave before its end: one that is longer than memory never fits. */
 static int wait_result(const struct sel_publish *publish) {
     const selene_store *store = publish->store;
+    if (store->lsm)
+        return no_room_ever(store, 1) ? SELENE_E_OVERSIZE : SELENE_E_RETRY;
     const struct sel_layout *layout = store->layout;
     const struct sel_draft *last = last_draft(publish);
     uint64_t slots = last && last->lacking ? sel_draft_slots(last) : 0;
@@ -161,11 +177,11 @@ static int wait_result(const struct sel_publish *publish) {
         bool packed = sel_pack_allowed(store) && store->pages_pack;
         slots += sel_part_slots(store, sel_layout_end_page(layout, publish->tokens) - first, packed);
     }
-    for (const struct sel_node *node = publish->parent; node && !store->lsm; node = node->parent) {
+    for (const struct sel_node *node = publish->parent; node; node = node->parent) {
         const struct sel_memory *memory = node->memory;
         slots += memory ? memory->pages.count : 0;
     }
-    return store->lsm == NULL && slots > store->warm_slots ? SELENE_E_OVERSIZE : SELENE_E_RETRY;
+    return slots > store->warm_slots ? SELENE_E_OVERSIZE : SELENE_E_RETRY;
 }
 
 void sel_publishes_step(selene_store *store) {
@@ -352,17 +368,6 @@ static int answer_retry(selene_store *store, struct selene_publish_result *out, 
     return 0;
 }
 
-/* Nothing is under way whose end would make room, and memory and disk have let go of all that may go: the chain that this
- * publish continues fills them by itself. A disk that takes nothing for now is another matter, and so is an empty one. */
-static bool no_room_ever(const selene_store *store) {
-    bool idle = store->request_count == 0 && store->spill_count == 0 && store->load_count == 0 &&
-                sel_list_empty(&store->removals);
-    if (!store->lsm)
-        return idle;
-    return idle && store->disk_stuck && sel_lsm_state(store->lsm) == SEL_LSM_OK &&
-           sel_tree_tier_count(store->tree, SEL_TIER_DISK) > 0;
-}
-
 static int publish_answer(selene_store *store, const struct sel_prefix *prefix, uint64_t tokens,
                           const struct selene_device_state *state, struct selene_publish_result *out) {
     struct place place;
@@ -388,7 +393,7 @@ static int publish_answer(selene_store *store, const struct sel_prefix *prefix, 
     if (store->lacking_count) /* they were first */
         return answer_retry(store, out, SELENE_RETRY_SLOTS);
     result = publish_begin(store, prefix, tokens, &place, state, &out->ticket);
-    if (result == SELENE_E_RETRY && !place.thinned && no_room_ever(store))
+    if (result == SELENE_E_RETRY && !place.thinned && no_room_ever(store, 0))
         result = SELENE_E_OVERSIZE;
     if (result == SELENE_E_OVERSIZE) {
         out->answer = SELENE_OVERSIZE;
