@@ -36,7 +36,18 @@ double bench_plain_copy(void *to, const void *from, uint64_t bytes, bool streami
 
 /* ---- the device ---- */
 
-enum { MEMCPY, STREAMING, OUT, IN, KINDS };
+/* The streaming copy of what the device copies, piece by piece, no checksums: tells what lies in the scattering alone. */
+static void gather_part(void *context, unsigned i, unsigned count) {
+    const struct bench_rig *rig = context;
+    const struct sel_layout *layout = rig->layout;
+    for (size_t at = rig->count * i / count; at < rig->count * (i + 1) / count; at++)
+        for (uint32_t p = 0; p < layout->desc.plane_count; p++)
+            bench_copy_streaming(rig->slots + at * layout->slot_bytes + layout->plane_offset[p],
+                                 (const uint8_t *)rig->planes[p].base + rig->planes[p].stride * rig->items[at].block,
+                                 layout->desc.planes[p].bytes);
+}
+
+enum { MEMCPY, STREAMING, GATHER, OUT, IN, KINDS };
 
 static int measure(struct bench_rig *rig, const struct bench_options *options, struct bench_series series[KINDS],
                    struct selene_message *message) {
@@ -45,6 +56,7 @@ static int measure(struct bench_rig *rig, const struct bench_options *options, s
         double rates[KINDS] = {0};
         rates[MEMCPY] = bench_plain_copy(rig->slots, rig->pages, rig->payload_bytes, false, options->threads);
         rates[STREAMING] = bench_plain_copy(rig->slots, rig->pages, rig->payload_bytes, true, options->threads);
+        rates[GATHER] = bench_gb_per_s(rig->payload_bytes, bench_parallel(options->threads, gather_part, rig));
         uint64_t ns[2] = {0};
         rc = bench_rig_copy(rig, SEL_COPY_OUT, false, &ns[0], message);
         if (rc == 0)
@@ -72,6 +84,7 @@ static int run_shape(struct bench *bench, const struct bench_shape *shape, struc
         struct bench_series out = bench_divide(&series[OUT], &best), in = bench_divide(&series[IN], &best);
         bench_value(bench, &series[MEMCPY], "GB/s", "%s: memcpy", shape->name);
         bench_value(bench, &series[STREAMING], "GB/s", "%s: streaming copy", shape->name);
+        bench_value(bench, &series[GATHER], "GB/s", "%s: streaming copy, scattered likewise", shape->name);
         bench_value(bench, &series[OUT], "GB/s", "%s: device copy out, checksums made", shape->name);
         bench_value(bench, &series[IN], "GB/s", "%s: device copy in, checksums verified", shape->name);
         bench_goal(bench, &out, "ratio", "P2", BENCH_AT_LEAST, 0.8, "%s: out : faster copy", shape->name);
