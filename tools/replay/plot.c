@@ -121,10 +121,9 @@ static struct scale scale_make(double most, enum unit unit, int ticks) {
         scale.unit *= 1024;
     if (unit == BYTES)
         scale.name = names[power];
-    double least = scale.unit * (power ? 1e-3 : 1); /* no parts of a slot or byte */
-    scale.step = nice_step(fmax(most, least) / scale.unit, ticks);
+    scale.step = nice_step(fmax(most, 1) / scale.unit, ticks);
     if (scale.unit == 1)
-        scale.step = fmax(scale.step, 1);
+        scale.step = fmax(scale.step, 1); /* no parts of a slot or byte */
     scale.decimals = scale.step >= 1 ? 0 : (int)ceil(-log10(scale.step) - 1e-9);
     scale.step *= scale.unit;
     scale.most = fmax(ceil(most / scale.step - 1e-9), 1) * scale.step;
