@@ -33,7 +33,8 @@
  * IDS. Requests and checkpoints get ids here: never 0, and old ones are not used again. 0 stands for "none".
  * TOKENS grow along a request: what it captures lies beyond where it is. No call order can do harm: SELENE_E_NOTFOUND for
  * an id that is not known or no longer, SELENE_E_INVALID for what cannot happen in this order; then nothing was changed.
- * COST. O(log n) amortised in the number n of captures that are held, about 150 bytes each; memory follows their peak.
+ * COST. O(log n) amortised in the number n of captures that are held; 104 bytes each, and up to as much again
+ * after growing. Memory follows the most that were held at once.
  * THREADS. One at a time.
  */
 #ifndef SELENE_OFFERS_H
