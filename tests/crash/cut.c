@@ -65,12 +65,12 @@ static const char *const state_names[] = {"begun",   "finished", "committed", "r
                                           "removed", "failed",   "abandoned"};
 
 static void compare_seen(const struct world_seen *seen, enum cut_index index) {
-    const struct model_record *record = seen->record;
+    struct model_record *record = seen->record;
     bool possible = record->state == MODEL_FINISHED || record->state == MODEL_COMMITTED ||
                     record->state == MODEL_REMOVING || record->state == MODEL_FAILED ||
                     (record->state == MODEL_REMOVED && index != CUT_INTACT);
     WORLD_CHECK(possible, "record %u was %s and is back", record->number, state_names[record->state]);
-    if (!seen->has_row && model_row(record) == MODEL_ROW_THERE)
+    if (!seen->has_row && model_current(record))
         WORLD_CHECK(record->state != MODEL_COMMITTED, "the row of record %u is lost", record->number);
 }
 
@@ -95,25 +95,26 @@ void cut_compare(const struct cut_run *run, struct world *world, enum cut_index 
 
 /* Only a catalogue that was rolled back can name what is gone: removed then, and its space given back. */
 static bool may_be_unreadable(const struct world_seen *seen, int part, enum cut_index index) {
-    const struct model_record *record = seen->record;
+    struct model_record *record = seen->record;
     bool row_removed = false;
     for (uint32_t i = 0; i < record->row_count; i++)
         row_removed |= record->rows[i].state == MODEL_ROW_REMOVED;
     if (index != CUT_ROLLED_BACK)
         return false;
-    return record->state == MODEL_REMOVED ||
-           (part == SEL_LSM_ROW && row_removed && model_row(record) != MODEL_ROW_THERE);
+    return record->state == MODEL_REMOVED || (part == SEL_LSM_ROW && row_removed && model_current(record) == NULL);
 }
 
-/* The row that was reported, if one was and is not being removed; else one that may be on the disk, and with an intact
- * index none that was removed, nor a failed one when a later one was committed. */
-static void compare_row(const struct model_record *record, const struct model_row *row, enum cut_index index) {
+/* The row that was reported, if one was and is not being removed, or a later one that failed or is about to; else one that may
+ * be on the disk, and with an intact index none that was removed, nor a failed one when a later one was committed. */
+static void compare_row(struct model_record *record, const struct model_row *row, enum cut_index index) {
+    const struct model_row *current = model_current(record);
     uint32_t number = (uint32_t)(row - record->rows);
     bool later = false;
     WORLD_CHECK(row->state != MODEL_ROW_BEGUN, "record %u: row %u was not finished", record->number, number);
-    if (record->state == MODEL_COMMITTED && model_row(record) == MODEL_ROW_THERE)
-        WORLD_CHECK(row->state == MODEL_ROW_THERE, "record %u: row %u (state %d) instead of the last of %u",
-                    record->number, number, row->state, record->row_count);
+    if (record->state == MODEL_COMMITTED && current && row != current)
+        WORLD_CHECK(row > current && (row->state == MODEL_ROW_FAILED || row->state == MODEL_ROW_FINISHED),
+                    "record %u: row %u (state %d) instead of %u", record->number, number, row->state,
+                    (unsigned)(current - record->rows));
     for (uint32_t i = number + 1; i < record->row_count; i++)
         later |= record->rows[i].state == MODEL_ROW_THERE || record->rows[i].state == MODEL_ROW_REMOVED;
     if (index == CUT_INTACT && record->state == MODEL_COMMITTED)

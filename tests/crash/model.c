@@ -88,6 +88,13 @@ enum model_row_state model_row(const struct model_record *record) {
     return record->row_count ? record->rows[record->row_count - 1].state : MODEL_ROW_NONE;
 }
 
+struct model_row *model_current(struct model_record *record) {
+    for (uint32_t i = record->row_count; i-- > 0;)
+        if (record->rows[i].state == MODEL_ROW_THERE)
+            return &record->rows[i];
+    return NULL;
+}
+
 /* What the fields and part[1] say is the latest. */
 static void show_latest(struct model_record *record) {
     const struct model_row *row = record->row_count ? &record->rows[record->row_count - 1] : NULL;
@@ -144,8 +151,11 @@ struct model_record *model_add(struct model *model, const struct model_spec *spe
         record->keys[count - 1] = record->fields.key;
     uint32_t pages = sel_layout_end_page(layout, spec->tokens) - sel_layout_first_page(layout, parent_tokens);
     make_part(layout, &record->part[0], SEL_LSM_PAGES, pages, spec->pages_replicated, record->key_id);
-    if (spec->has_row)
-        model_add_row(model, record, spec->row_replicated)->state = MODEL_ROW_THERE;
+    struct model_row *row = spec->has_row ? model_add_row(model, record, spec->row_replicated) : NULL;
+    if (row) {
+        row->state = MODEL_ROW_THERE;
+        row->written = true;
+    }
     return record;
 }
 

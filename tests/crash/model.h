@@ -45,7 +45,7 @@ struct model_part {
  * packed or not [K3]. */
 struct model_row {
     enum model_row_state state;
-    bool replicated;
+    bool replicated, written; /* its commit was reported, whatever came then */
     struct model_part part;
 };
 
@@ -86,6 +86,8 @@ struct model_record *model_add(struct model *model, const struct model_spec *spe
 struct model_row *model_add_row(struct model *model, struct model_record *record, bool replicated);
 void model_drop_row(struct model_record *record);
 enum model_row_state model_row(const struct model_record *record); /* of the latest */
+/* The one that is THERE, or NULL: not the latest where a removal failed and the next row with it. */
+struct model_row *model_current(struct model_record *record);
 /* Forgets the records from `count` on. */
 void model_cut(struct model *model, uint32_t count);
 

@@ -37,7 +37,7 @@ struct removal {
     struct sel_op op;
     struct model_record *record;
     struct model_row *row;
-    bool row_only, busy;
+    bool row_only, busy, may_fail;
 };
 
 struct workload {
@@ -49,7 +49,8 @@ struct workload {
     struct removal removals[MODEL_RECORDS * 2];
     size_t removal_count;
     bool shrinking;
-    bool sync_faults; /* now and then a sync fails, and what it should have made durable may be lost */
+    bool sync_faults;  /* now and then a sync fails, and what it should have made durable may be lost */
+    bool index_faults; /* ... or a transaction */
     uint64_t full, rewritten, abandoned, rows_removed, rows_written, removed, reopened;
     struct sel_lsm_stats stats; /* summed over openings */
 };
@@ -65,14 +66,14 @@ static struct world_write *write_of(struct workload *load, const struct model_re
     return NULL;
 }
 
-static bool can_be_parent(struct workload *load, const struct model_record *record) {
+static bool can_be_parent(struct workload *load, struct model_record *record) {
     if (record->fields.tokens > 100)
         return false;
     return record->state == MODEL_COMMITTED ||
            ((record->state == MODEL_BEGUN || record->state == MODEL_FINISHED) && write_of(load, record));
 }
 
-static struct model_record *pick(struct workload *load, bool (*fits)(struct workload *, const struct model_record *)) {
+static struct model_record *pick(struct workload *load, bool (*fits)(struct workload *, struct model_record *)) {
     struct model *model = &load->run->model;
     if (model->count == 0)
         return NULL;
@@ -86,7 +87,7 @@ static struct model_record *pick(struct workload *load, bool (*fits)(struct work
 }
 
 /* The key's newest record, its parent still there. */
-static bool can_be_rewritten(struct workload *load, const struct model_record *record) {
+static bool can_be_rewritten(struct workload *load, struct model_record *record) {
     if (record->state != MODEL_REMOVED || (record->parent && record->parent->state != MODEL_COMMITTED))
         return false;
     for (uint32_t i = record->number + 1; i < load->run->model.count; i++)
@@ -110,7 +111,7 @@ static void choose_record(struct workload *load, struct model_spec *spec) {
     spec->tokens = (spec->parent ? spec->parent->fields.tokens : 0) + 1 + (uint32_t)below(load, 9);
 }
 
-static bool can_be_removed(struct workload *load, const struct model_record *record);
+static bool can_be_removed(struct workload *load, struct model_record *record);
 static void start_removal(struct workload *load, struct model_record *record, bool row_only);
 
 static int free_slot(const struct workload *load) {
@@ -122,7 +123,7 @@ static int free_slot(const struct workload *load) {
 
 static void begin_failed(struct workload *load, int rc) {
     WORLD_CHECK(rc == SELENE_E_RETRY || rc == SELENE_E_NOSPACE || rc == SELENE_E_PARENT ||
-                    (rc == SELENE_E_DEGRADED && load->sync_faults),
+                    (rc == SELENE_E_DEGRADED && (load->sync_faults || load->index_faults)),
                 "begin: %s", sel_error_name(rc));
     struct model_record *victim = rc == SELENE_E_NOSPACE ? pick(load, can_be_removed) : NULL;
     load->full += rc == SELENE_E_NOSPACE;
@@ -152,12 +153,11 @@ static void start_write(struct workload *load) {
 }
 
 /* A row for a record that has none, or whose row is on its way out [T5]. */
-static bool can_get_row(struct workload *load, const struct model_record *record) {
-    enum model_row_state row = model_row(record);
+static bool can_get_row(struct workload *load, struct model_record *record) {
     for (int i = 0; i < WRITES; i++)
         if (load->used[i] && load->writes[i].record == record)
             return false;
-    return record->state == MODEL_COMMITTED && row != MODEL_ROW_THERE && record->row_count < MODEL_ROWS;
+    return record->state == MODEL_COMMITTED && !model_current(record) && record->row_count < MODEL_ROWS;
 }
 
 static void start_row(struct workload *load) {
@@ -180,11 +180,11 @@ static void end_write(struct workload *load, int slot) {
     struct world_write *write = &load->writes[slot];
     load->used[slot] = false;
     WORLD_CHECK(write->result == 0 || write->result == (write->row ? SELENE_E_GONE : SELENE_E_PARENT) ||
-                    (write->result == SELENE_E_IO && load->sync_faults),
+                    (write->result == SELENE_E_IO && (load->sync_faults || load->index_faults)),
                 "finish: %s", sel_error_name(write->result));
     if (write->row && write->result == SELENE_E_GONE)
         WORLD_CHECK(write->record->state != MODEL_COMMITTED || model_row(write->record) == MODEL_ROW_REMOVING ||
-                        model_row(write->record) == MODEL_ROW_REMOVED,
+                        model_row(write->record) == MODEL_ROW_REMOVED || load->index_faults,
                     "record %u: gone, they say", write->record->number);
     sel_lsm_write_free(&write->write);
 }
@@ -219,27 +219,36 @@ static void advance_write(struct workload *load, int slot) {
 
 /* ---- removing ---- */
 
-static bool can_be_removed(struct workload *load, const struct model_record *record) {
+static bool can_be_removed(struct workload *load, struct model_record *record) {
     return record->state == MODEL_COMMITTED && record->children == 0 && !write_of(load, record);
 }
 
-static bool row_can_be_removed(struct workload *load, const struct model_record *record) {
+/* One removal at a time: of the row that is there, or of one that is being written. */
+static bool row_can_be_removed(struct workload *load, struct model_record *record) {
     enum model_row_state row = model_row(record);
+    for (uint32_t i = 0; i < record->row_count; i++)
+        if (record->rows[i].state == MODEL_ROW_REMOVING)
+            return false;
     return record->state == MODEL_COMMITTED && !write_of(load, record) &&
-           (row == MODEL_ROW_THERE || ((row == MODEL_ROW_BEGUN || row == MODEL_ROW_FINISHED) && below(load, 4) == 0));
+           (model_current(record) || ((row == MODEL_ROW_BEGUN || row == MODEL_ROW_FINISHED) && below(load, 4) == 0));
 }
 
 static void removal_done(struct sel_op *op) {
     struct removal *removal = SEL_CONTAINER(op, struct removal, op);
     struct model_record *record = removal->record;
-    WORLD_CHECK(op->result == 0, "remove: %s", sel_error_name(op->result));
+    WORLD_CHECK(op->result == 0 || (op->result == SELENE_E_IO && removal->may_fail), "remove: %s",
+                sel_error_name(op->result));
     removal->busy = false;
     if (removal->row_only) {
-        removal->row->state = MODEL_ROW_REMOVED;
-        if (removal->row != &record->rows[record->row_count - 1])
-            return; /* a new one is being written */
-        record->location.row = 0;
-        record->location.row_blocks = 0;
+        removal->row->state = op->result == 0         ? MODEL_ROW_REMOVED
+                              : removal->row->written ? MODEL_ROW_THERE
+                                                      : MODEL_ROW_FAILED; /* [T6] */
+        if (op->result == 0 && !model_current(record))
+            record->location.row = record->location.row_blocks = 0;
+        return;
+    }
+    if (op->result) {
+        record->state = MODEL_COMMITTED;
         return;
     }
     record->state = MODEL_REMOVED;
@@ -250,7 +259,7 @@ static void removal_done(struct sel_op *op) {
 static void start_removal(struct workload *load, struct model_record *record, bool row_only) {
     struct removal *removal = &load->removals[load->removal_count++];
     SEL_CHECK(load->removal_count < SEL_COUNT(load->removals));
-    *removal = (struct removal){.record = record, .row_only = row_only, .busy = true};
+    *removal = (struct removal){.record = record, .row_only = row_only, .busy = true, .may_fail = load->index_faults};
     sel_op_init(&removal->op, removal_done);
     if (!row_only) {
         record->state = MODEL_REMOVING;
@@ -258,7 +267,7 @@ static void start_removal(struct workload *load, struct model_record *record, bo
         sel_lsm_remove(load->run->world.lsm, &record->location, &removal->op);
         return;
     }
-    removal->row = &record->rows[record->row_count - 1];
+    removal->row = model_current(record) ? model_current(record) : &record->rows[record->row_count - 1];
     removal->row->state = MODEL_ROW_REMOVING;
     load->rows_removed++;
     struct sel_lsm_record rest = record->fields;
@@ -268,7 +277,7 @@ static void start_removal(struct workload *load, struct model_record *record, bo
 
 /* ---- readers that are held while other things happen ---- */
 
-static bool can_be_read(struct workload *load, const struct model_record *record) {
+static bool can_be_read(struct workload *load, struct model_record *record) {
     (void)load;
     return record->state == MODEL_COMMITTED;
 }
@@ -294,13 +303,16 @@ static void turn_reader(struct workload *load, struct held_reader *held) {
     held->record = pick(load, can_be_read);
     if (held->record == NULL)
         return;
-    held->part = model_row(held->record) == MODEL_ROW_THERE && below(load, 2) ? SEL_LSM_ROW : SEL_LSM_PAGES;
-    held->want = held->record->part[held->part];
+    const struct model_row *row = model_current(held->record);
+    struct sel_lsm_record fields = held->record->fields;
+    held->part = row && below(load, 2) ? SEL_LSM_ROW : SEL_LSM_PAGES;
+    held->want = held->part == SEL_LSM_ROW ? row->part : held->record->part[0];
+    fields.row_replicated = row && row->replicated;
     held->iov.iov_len = held->want.count;
     held->iov.iov_base = aligned_alloc(4096, held->iov.iov_len);
     assert_non_null(held->iov.iov_base);
     sel_op_init(&held->op, read_done);
-    sel_lsm_reader_open(load->run->world.lsm, load->run->model.layout, &held->record->fields, &held->record->location,
+    sel_lsm_reader_open(load->run->world.lsm, load->run->model.layout, &fields, &held->record->location,
                         (enum sel_lsm_part)held->part, &held->iov, 1, &held->reader, &held->op);
 }
 
@@ -335,13 +347,18 @@ static void add_stats(struct workload *load) {
     load->stats.groups += stats.groups;
 }
 
+static void no_faults(struct world *world) {
+    sel_disk_sim_fail_sync(world->sim, 0);
+    sel_catalog_sim_fail(world->catalog_sim, 0, 0, 0);
+}
+
 /* A clean stop and start in the middle: all of it, and nothing more, is told. */
 static void stop_and_start(struct workload *load) {
     struct world *world = &load->run->world;
     struct selene_message message = {{0}};
     settle(load);
     add_stats(load);
-    sel_disk_sim_fail_sync(world->sim, 0);
+    no_faults(world);
     WORLD_CHECK(world_close(world) == 0, "closing fails");
     WORLD_CHECK(world_open(world, &message) == 0, "opening: %s", message.text);
     cut_compare(load->run, world, CUT_INTACT);
@@ -368,6 +385,8 @@ static void act(struct workload *load) {
     load->shrinking ^= below(load, load->shrinking ? 25 : 80) == 0;
     if (load->sync_faults && below(load, 60) == 0)
         sel_disk_sim_fail_sync(load->run->world.sim, 1 + below(load, 3));
+    if (load->index_faults && below(load, 25) == 0)
+        sel_catalog_sim_fail(load->run->world.catalog_sim, 1 + below(load, 2), below(load, 2), SELENE_E_IO);
     switch (action) {
     case 0:
         if ((record = pick(load, can_be_removed)) != NULL)
@@ -418,6 +437,7 @@ static void run_seed(uint64_t seed, uint64_t only_step, struct workload *load, s
     run->only_step = only_step;
     load->run = run;
     load->sync_faults = sel_mix64(seed) / 512 % 4 == 0;
+    load->index_faults = sel_mix64(seed) / 4096 % 3 == 0;
     sel_random_seed(&load->random, seed);
     model_create(&run->model);
     world_create(&run->world, &run->model, seed);
@@ -437,7 +457,7 @@ static void run_seed(uint64_t seed, uint64_t only_step, struct workload *load, s
     world_check(&run->world);
     check_limit(&run->world);
     add_stats(load);
-    sel_disk_sim_fail_sync(run->world.sim, 0);
+    no_faults(&run->world);
     WORLD_CHECK(world_close(&run->world) == 0, "the last closing fails");
     world_destroy(&run->world);
     cut_log_free(&run->log);

@@ -168,6 +168,7 @@ static void write_done(struct sel_op *op) {
     if (op->result == 0)
         record->location = sel_lsm_write_location(write->write);
     if (write->row) {
+        write->row->written = op->result == 0;
         if (write->row->state < MODEL_ROW_REMOVING)
             write->row->state = op->result ? MODEL_ROW_FAILED : MODEL_ROW_THERE;
         return;
