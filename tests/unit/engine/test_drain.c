@@ -232,6 +232,38 @@ static void test_drain_cut(void **state) {
     assert_true(some >= 4); /* cut in the middle */
 }
 
+/* [P8, T5]: a row that was brought back and is in memory alone belongs to a drain, also with parked records under it. */
+static void test_drain_row(void **state) {
+    struct sequence chain, fork, third;
+    struct device_request request;
+    (void)state;
+    begin(&world_with_rows, 400, 0);
+    request_make(&world, &request, 0, 16);
+    sequence_make(&world, &chain, 1, 100);
+    sequence_fork(&world, &fork, &chain, 40, 2, 100);
+    sequence_fork(&world, &third, &chain, 40, 3, 100);
+    for (uint32_t at = 20; at <= 100; at += 20)
+        assert_int_equal(world_publish(&world, &request, &chain, at), SELENE_ACCEPTED);
+    assert_int_equal(world_drain(&world).result, 0);
+    assert_int_equal(world_node(&world, &chain, 40)->disk.row, 0);
+    assert_int_equal(world_publish(&world, &request, &fork, 40), SELENE_ACCEPTED); /* a thinned key */
+    assert_int_equal(world_publish(&world, &request, &fork, 70), SELENE_ACCEPTED);
+    struct selene_event event = world_drain(&world);
+    assert_int_equal(event.result, 0);
+    assert_int_equal(event.drained_written, 2);
+    world_close(&world);
+    world_open(&world);
+    sequence_prefix(&world, &fork);
+    sequence_prefix(&world, &third);
+    assert_int_equal(world_restore(&world, &request, &fork, 100, NULL), 70);
+    assert_int_equal(world_restore(&world, &request, &third, 100, NULL), 40);
+    sequence_free(&chain);
+    sequence_free(&fork);
+    sequence_free(&third);
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
 /* Every record that is committed is reported once, with a warm tier and without, and before the drain or publish that
  * waited for it. */
 static void reports_commits(uint64_t warm_slots) {
@@ -321,7 +353,7 @@ int main(void) {
         cmocka_unit_test(test_drain_deadline),  cmocka_unit_test(test_drain_small_disk),
         cmocka_unit_test(test_drain_gives_up),  cmocka_unit_test(test_report_commits),
         cmocka_unit_test(test_drops_said_once), cmocka_unit_test(test_drain_reasons),
-        cmocka_unit_test(test_drain_cut),
+        cmocka_unit_test(test_drain_cut),       cmocka_unit_test(test_drain_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
