@@ -17,8 +17,8 @@ static const struct {
     const char *name;
     bench_run *run;
 } groups[] = {
-    {"hash", bench_hash}, {"memory", bench_memory_group}, {"index", bench_index},
-    {"disk", bench_disk}, {"drain", bench_drain},         {"peers", bench_peers},
+    {"hash", bench_hash},   {"memory", bench_memory_group}, {"index", bench_index}, {"disk", bench_disk},
+    {"drain", bench_drain}, {"growth", bench_growth},       {"peers", bench_peers},
 };
 #define GROUP_COUNT (sizeof groups / sizeof groups[0])
 
@@ -37,7 +37,7 @@ static const struct argp_option option_table[] = {
     {"bytes", KEY_BYTES, "SIZE", 0, "Data of one measurement, at least 64M (default: 256M)", 0},
     {"rounds", KEY_ROUNDS, "N", 0, "Rounds, in each of which everything is measured once (default: 5)", 0},
     {"threads", KEY_THREADS, "N", 0, "Threads for copies and hashes (default: as many as processors, at most 8)", 0},
-    {"records", KEY_RECORDS, "N", 0, "Records of the index group (default: 1000000)", 0},
+    {"records", KEY_RECORDS, "N", 0, "Records of the groups index and growth (default: 1000000)", 0},
     {0}};
 
 static const char about[] = "Measures Selene's parts beside what bounds them, in one run.\v"
@@ -47,6 +47,7 @@ static const char about[] = "Measures Selene's parts beside what bounds them, in
                             "  index   look-ups and inserts in the prefix tree, opening a store\n"
                             "  disk    records written and read, beside raw I/O to a file as it is\n"
                             "  drain   what is only in memory written to disk, beside a raw write of its bytes\n"
+                            "  growth  one publish, insert, eviction in a small store and in one of --records\n"
                             "  peers   the same records in RocksDB (if built with it) and in files\n"
                             "  all     all of them\n\n"
                             "Exit code: 0 all goals met, 1 some were missed, 2 something could not be measured.";
@@ -57,7 +58,7 @@ static void choose(struct arguments *arguments, struct argp_state *state, const 
         if (strcmp(name, "all") == 0 || strcmp(name, groups[i].name) == 0)
             arguments->chosen[i] = found = true;
     if (!found)
-        argp_error(state, "found `%s`, expected hash, memory, index, disk, drain, peers or all", name);
+        argp_error(state, "found `%s`, expected hash, memory, index, disk, drain, growth, peers or all", name);
     arguments->any = true;
 }
 
@@ -88,7 +89,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
         return 0;
     case ARGP_KEY_END:
         if (!arguments->any)
-            argp_error(state, "name a group: hash, memory, index, disk, drain, peers or all");
+            argp_error(state, "name a group: hash, memory, index, disk, drain, growth, peers or all");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

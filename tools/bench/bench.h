@@ -92,6 +92,6 @@ void bench_copy_streaming(void *to, const void *from, size_t bytes);
 /* ---- groups: each returns 0, or an error with a message ---- */
 
 typedef int bench_run(struct bench *bench, struct selene_message *message);
-bench_run bench_hash, bench_memory_group, bench_index, bench_disk, bench_drain, bench_peers;
+bench_run bench_hash, bench_memory_group, bench_index, bench_disk, bench_drain, bench_growth, bench_peers;
 
 #endif

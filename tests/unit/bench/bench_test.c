@@ -126,13 +126,13 @@ static void little_data(void **state) {
     struct selene_message message = {""};
     assert_true(output && asprintf(&path, "%s/out.json", directory) > 0);
     snprintf(arguments, sizeof arguments,
-             "hash memory index disk drain --bytes 64M --rounds 1 --records 12000 --dir %s --json %s", directory, path);
+             "hash memory index disk drain growth --bytes 64M --rounds 1 --records 12000 --dir %s --json %s", directory, path);
     int rc = run(arguments, output, 65536);
     if (rc != 0 && rc != 1)
         fail_msg("exit code %d: %s", rc, output);
     if (sel_json_load(&json, path, 1 << 20, &message))
         fail_msg("%s", message.text);
-    check_values(json, 63);
+    check_values(json, 75);
     assert_int_equal(entries(directory), 1); /* only the JSON */
     sel_json_free(&json);
     free(output);
