@@ -343,12 +343,101 @@ static void test_being_read(void **state) {
     end();
 }
 
+/* ---- at random ---- */
+
+#define TALKS  8
+#define SHARED 90 /* tokens of a fork */
+
+/* Conversations, half of them forks of the other half; how far each got, and when it was last used. */
+struct talks {
+    struct sequence sequence[TALKS];
+    uint32_t held[TALKS];
+    uint64_t used[TALKS];
+};
+
+static void talk_publish(struct talks *talks, unsigned i, uint32_t more) {
+    uint32_t to = SEL_MIN(talks->held[i] + more, 200);
+    int answer = world_publish(&world, &request, &talks->sequence[i], to);
+    assert_true(answer == SELENE_ACCEPTED || answer == SELENE_PRESENT);
+    talks->held[i] = world.shape.row_bytes ? to : to - to % world.shape.page_tokens;
+    talks->used[i] = world.clock.mono;
+}
+
+/* What was used within a day is there; but in the shared part the other one may have made a row one of its inner ones. */
+static void talk_restore(struct talks *talks, unsigned i) {
+    bool own = world.shape.row_bytes == 0 || talks->held[i] > SHARED;
+    bool fresh = own && world.clock.mono - talks->used[i] < DAY;
+    uint32_t limit = SEL_MAX(talks->held[i], 8);
+    uint64_t got = world_restore(&world, &request, &talks->sequence[i], limit, NULL);
+    assert_true(!fresh || got >= talks->held[i]);
+    talks->held[i] = (uint32_t)got;
+    talks->used[i] = world.clock.mono;
+}
+
+static void random_step(struct talks *talks, struct sel_random *random) {
+    unsigned i = (unsigned)(sel_random_u64(random) % TALKS);
+    switch (sel_random_u64(random) % 8) {
+    case 0:
+    case 1:
+    case 2:
+        talk_publish(talks, i, 1 + (uint32_t)(sel_random_u64(random) % 40));
+        break;
+    case 3:
+    case 4:
+        talk_restore(talks, i);
+        break;
+    case 5:
+        world.clock.wall += (sel_random_u64(random) % 2000) * DAY - 1000 * DAY;
+        break;
+    case 6:
+        if (sel_random_u64(random) % 4 == 0)
+            assert_int_equal(world_drain(&world).result, 0);
+        break;
+    default:
+        pass(sel_random_u64(random) % (8 * HOUR));
+    }
+    world_check(&world);
+}
+
+static void random_run(uint64_t seed, const struct world_layout *shape) {
+    struct sel_random random;
+    struct talks talks = {0};
+    sel_random_seed(&random, seed);
+    begin(shape, 800, true, DAY);
+    for (unsigned i = 0; i < TALKS / 2; i++) {
+        sequence_make(&world, &talks.sequence[i], 10 + i, 200);
+        sequence_fork(&world, &talks.sequence[TALKS / 2 + i], &talks.sequence[i], SHARED, 50 + i, 200);
+    }
+    for (int step = 0; step < 200; step++)
+        random_step(&talks, &random);
+    assert_int_equal(world_stats(&world).evictions[SELENE_TIER_MEMORY], 0);
+    /* Then nobody uses anything: all of it goes, and nothing is left behind. */
+    pass(DAY);
+    for (int minute = 0; minute < 20; minute++)
+        pass(MINUTE);
+    struct selene_stats stats = world_stats(&world);
+    if (stats.records[SELENE_TIER_MEMORY] + stats.records[SELENE_TIER_DISK] + stats.slots_used)
+        fail_msg("seed %d: records or slots are left", (int)seed);
+    for (unsigned i = 0; i < TALKS; i++)
+        sequence_free(&talks.sequence[i]);
+    end();
+}
+
+/* Publishes, forks, restores, drains, idle hours and wall clocks that jump years: what is fresh stays, what is old goes, and
+ * the invariants hold after every step (fault 7). */
+static void test_random(void **state) {
+    uint64_t seeds = test_count("SELENE_TEST_SEEDS", 15);
+    (void)state;
+    for (uint64_t seed = 1; seed <= seeds; seed++)
+        random_run(seed, seed % 2 ? &world_with_rows : &world_without_rows);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_off),     cmocka_unit_test(test_both_tiers),    cmocka_unit_test(test_many),
         cmocka_unit_test(test_chain),   cmocka_unit_test(test_jumps),         cmocka_unit_test(test_children_elsewhere),
         cmocka_unit_test(test_restart), cmocka_unit_test(test_restart_jumps), cmocka_unit_test(test_thinned),
-        cmocka_unit_test(test_pins),    cmocka_unit_test(test_being_read),
+        cmocka_unit_test(test_pins),    cmocka_unit_test(test_being_read),    cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
