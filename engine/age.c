@@ -19,6 +19,7 @@
 #include "engine/store_priv.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define SWEEP_NS      (60 * SEL_NS_PER_SECOND)
 #define SWEEP_RECORDS 64
@@ -67,6 +68,21 @@ static struct sel_node *leaf_below(struct sel_node *node) {
     return node;
 }
 
+/* The leaf may be in no tier now. Ancestors that go along [P6] are counted as evictions there: they expired, too. */
+static void release(selene_store *store, struct sel_node *leaf) {
+    struct selene_stats *stats = &store->stats;
+    uint64_t before[SEL_TIER_COUNT];
+    memcpy(before, stats->evictions, sizeof before);
+    if (leaf->tier[SEL_TIER_MEMORY].present || leaf->tier[SEL_TIER_DISK].present)
+        sel_thin_barren(store, leaf);
+    else
+        sel_thin_release(store, &leaf);
+    for (int tier = 0; tier < SEL_TIER_COUNT; tier++) {
+        stats->expiries[tier] += stats->evictions[tier] - before[tier];
+        stats->evictions[tier] = before[tier];
+    }
+}
+
 /* Removes a leaf from the tiers where nothing pins it; false: from none. */
 static bool expire(selene_store *store, struct sel_node *node) {
     bool gone = false;
@@ -80,10 +96,8 @@ static bool expire(selene_store *store, struct sel_node *node) {
         sel_disk_detach(store, node);
         gone = true;
     }
-    if (gone && (node->tier[SEL_TIER_MEMORY].present || node->tier[SEL_TIER_DISK].present))
-        sel_thin_barren(store, node);
-    else if (gone)
-        sel_thin_release(store, &node);
+    if (gone)
+        release(store, node);
     return gone;
 }
 
