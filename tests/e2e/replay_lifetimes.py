@@ -6,7 +6,7 @@ SCRIPT --program PATH --source DIR --scratch DIR CASE; a CASE is a function case
 """
 import shutil
 
-from replay_common import MIDPAGE, PLAIN, ROWS, SHARED_ROWS, expect, expect_ideal, expect_thinned, results, run
+from replay_common import MIDPAGE, PLAIN, ROWS, SHARED_ROWS, expect, expect_good, expect_ideal, expect_thinned, results, run
 
 
 def conversation(*more, layout=MIDPAGE, turns=40, context=12000):
@@ -62,6 +62,66 @@ def case_thinned(directory):
 
 def conversations_in(more):
     return int(more[more.index("--conversations") + 1]) if "--conversations" in more else 1
+
+
+def case_long_conversation(directory):
+    """Goal P5 [T1-T8, K1, O1]: 170 turns to 130,000 tokens with four checkpoints each, four ranks that hold the same, take
+    30 times fewer bytes in memory and on disk, and 20 times fewer slots, than with everything kept. Planes are padded to
+    64 bytes in slots: at a scale above 64 slots of pages are mostly padding, and rows take too few of them."""
+    for rerender in ((), ("--rerender",)):
+        found = []
+        for plain in ((), ("--no-thin", "--no-pack", "--no-defer")):
+            store = f"{directory}/{len(found)}"
+            found.append(results("--generate", "conversation", "--sequential", "--layout", MIDPAGE, "--scale", 64, "--memory",
+                                 "1G", "--disk", store, "--drain-at-end", *rerender, *plain))
+            expect_ideal(found[-1], "memory")
+            shutil.rmtree(store)
+        kept, all_kept = found
+        expect(kept["tokens_hit"] == all_kept["tokens_hit"], "other tokens were resumed")
+        for tier in ("memory", "disk"):
+            expect(kept["packed_records_by_tier"][tier] == kept["records_by_tier"][tier], f"{tier}: not all is packed")
+            expect(all_kept["per_rank_records_by_tier"][tier] == all_kept["records_by_tier"][tier], f"{tier}: packed")
+            factor = all_kept["held_bytes_by_tier"][tier] / kept["held_bytes_by_tier"][tier]
+            print(f"{tier}: {factor:.1f} times fewer bytes")
+            expect(factor >= 30, f"{tier}: {factor} times fewer bytes, expected 30")
+        factor = all_kept["slots"]["used"] / kept["slots"]["used"]
+        print(f"{factor:.1f} times fewer slots")
+        expect(factor >= 20, f"{factor} times fewer slots, expected 20")
+
+
+def case_burst(directory):
+    """128 conversations, 32 at once. They share nothing, so each is restored as if it were alone wherever there is room:
+    no publication is lost, in any combination of tiers. In a memory that is too small, what was dropped is counted."""
+    common = ("--generate", "conversation", "--conversations", 128, "--turns", 5, "--context", 2000, "--concurrency", 32,
+              "--scale", 256, "--layout")
+    for layout in (PLAIN, MIDPAGE):
+        for tiers in (("--memory", "1G"), ("--memory", "1G", "--disk"), ("--memory", "32M", "--disk"),
+                      ("--memory", 0, "--disk")):
+            store = (f"{directory}/{layout}{len(tiers)}{tiers[1]}",) if "--disk" in tiers else ()
+            found = results(*common, layout, *tiers, *store)
+            expect_ideal(found)
+            expect(found["thinned_ideal_tokens_hit"] == found["ideal_tokens_hit"], "thinning cost hits")
+            lost = ("publishes_abandoned", "publishes_oversize", "publishes_failed", "restores_short", "dropped_records")
+            expect(all(found[name] == 0 for name in lost), f"lost: { {name: found[name] for name in lost} }")
+            if store:
+                shutil.rmtree(*store)
+        found = results(*common, layout, "--memory", "8M")
+        expect(found["wrong_bytes"] == 0 and found["invariant_failures"] == 0, "wrong bytes, or an invariant is broken")
+        expect(found["evictions_by_tier"]["memory"] > 0, "memory was large enough: no test")
+        if layout == MIDPAGE:  # without rows a publish makes several records
+            gone = found["evictions_by_tier"]["memory"] + found["dropped_records"] + found["publishes_failed"]
+            expect(found["publishes"] == found["records_by_tier"]["memory"] + gone, "records went uncounted")
+
+
+def case_drain_without_room(directory):
+    """[P8, D6] A disk that is too small for all: what the drain left is counted, and nothing else is wrong."""
+    for layout in (PLAIN, ROWS):
+        found = results("--generate", "agent", "--requests", 200, "--layout", layout, "--scale", 1024, "--memory", "512M",
+                        "--sequential", "--no-defer", "--no-thin", "--disk", f"{directory}/{layout}", "--disk-limit", "8M",
+                        "--drain-at-end")
+        expect_good(found, "memory")
+        expect(found["drain"]["skipped"]["room"] > 0, "nothing was left: no test")
+        expect(found["disk_allocated_bytes"] <= 8 << 20, "more allocated than the limit")
 
 
 def case_series(directory):

@@ -192,17 +192,29 @@ static int event_take(struct sim *sim, const struct seat_world *world, const str
     return seat_event(seat, world, event);
 }
 
+/* Who waits longest for the store comes first, so that none is refused for ever because others are asked before it. */
+static uint32_t first_seat(const struct sim *sim) {
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < sim->seat_count; i++) {
+        const struct seat *seat = &sim->seats[i], *best = &sim->seats[first];
+        if (seat->waiting && (!best->waiting || seat->waiting_since_ns < best->waiting_since_ns))
+            first = i;
+    }
+    return first;
+}
+
 /* 1: something happened. */
 static int seats_drive(struct sim *sim, const struct seat_world *world, uint8_t *done, const struct replay_sink *sink) {
     struct selene_event events[EVENTS];
     int moved = 0;
-    for (uint32_t i = 0; i < sim->seat_count; i++) {
-        int result = seat_step(&sim->seats[i], world);
+    for (uint32_t i = 0, first = first_seat(sim); i < sim->seat_count; i++) {
+        struct seat *seat = &sim->seats[(first + i) % sim->seat_count];
+        int result = seat_step(seat, world);
         if (result < 0)
             return result;
         moved |= result;
-        if (sim->seats[i].state == SEAT_DONE) {
-            seat_end(sim, &sim->seats[i], world, done, sink);
+        if (seat->state == SEAT_DONE) {
+            seat_end(sim, seat, world, done, sink);
             moved = 1;
         }
     }

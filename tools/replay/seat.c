@@ -104,12 +104,12 @@ void seat_finish(struct seat *seat, const struct seat_world *world) {
 /* ---- look-up and restore ---- */
 
 /* True while "not now" may be answered by trying again. */
-bool seat_may_wait(struct seat *seat, const struct seat_world *world) {
+bool seat_may_wait(struct seat *seat) {
     uint64_t now = sel_cli_now_ns();
     seat->result.retries++;
     if (!seat->waiting)
         seat->waiting = true, seat->waiting_since_ns = now;
-    return now - seat->waiting_since_ns < (world->stage->options->sequential ? SEAT_WAIT_SEQUENTIAL_NS : SEAT_WAIT_NS);
+    return now - seat->waiting_since_ns < SEAT_WAIT_NS;
 }
 
 struct selene_device_state seat_state(const struct seat *seat, uint32_t block_count) {
@@ -141,7 +141,7 @@ static int restore_start(struct seat *seat, const struct seat_world *world, cons
         seat->result.restores++;
         return 1;
     }
-    if (result == SELENE_E_RETRY && seat_may_wait(seat, world))
+    if (result == SELENE_E_RETRY && seat_may_wait(seat))
         return 0;
     if (result == SELENE_E_NOTFOUND && ++seat->attempts < ATTEMPTS_MAX)
         return 1;

@@ -7,12 +7,12 @@
 
 #include "tools/replay/seat.h"
 
-#define SEAT_WAIT_SEQUENTIAL_NS (30 * SEL_NS_PER_SECOND) /* a store that says "not now" so long is stuck: an error */
-#define SEAT_WAIT_NS            (2 * SEL_NS_PER_SECOND)  /* then the publish is abandoned */
+/* So long "not now" is taken for an answer. Then a publish is abandoned; one request at a time that is an error. */
+#define SEAT_WAIT_NS (30 * SEL_NS_PER_SECOND)
 
 int seat_fail(const struct seat_world *world, const struct seat *seat, int code, const char *call);
 /* True while "not now" may be answered by trying again. */
-bool seat_may_wait(struct seat *seat, const struct seat_world *world);
+bool seat_may_wait(struct seat *seat);
 struct selene_device_state seat_state(const struct seat *seat, uint32_t block_count);
 uint32_t seat_pages(const struct seat_world *world, uint64_t tokens);
 static inline bool seat_has_rows(const struct seat_world *world) { return world->stage->kv.row_bytes > 0; }

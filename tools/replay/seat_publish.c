@@ -82,13 +82,13 @@ static int request_end(struct seat *seat, const struct seat_world *world) {
 }
 
 static int refused(struct seat *seat, const struct seat_world *world, uint32_t tokens, int reason) {
-    if (seat_may_wait(seat, world))
+    if (seat_may_wait(seat))
         return 0;
     if (world->stage->options->sequential)
         return sel_fail(world->message, SELENE_E_STALLED,
                         "request %" PRIu64 ": the store refused to publish %" PRIu32 " tokens for %" PRIu64
                         " s (reason %d), expected it to make room",
-                        seat->result.index + 1, tokens, SEAT_WAIT_SEQUENTIAL_NS / SEL_NS_PER_SECOND, reason);
+                        seat->result.index + 1, tokens, SEAT_WAIT_NS / SEL_NS_PER_SECOND, reason);
     selene_publish_abandoned(world->store, reason);
     seat->result.abandoned++;
     return publish_past(seat);
