@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "cli/sizes.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <signal.h>
@@ -35,10 +36,7 @@ void sel_cli_error(const char *format, ...) {
 }
 
 static void outside(struct argp_state *state, const char *option, const char *text, uint64_t least, uint64_t most) {
-    if (most == UINT64_MAX)
-        argp_error(state, "--%s: found `%s`, expected at least %" PRIu64, option, text, least);
-    else
-        argp_error(state, "--%s: found `%s`, expected %" PRIu64 " to %" PRIu64, option, text, least, most);
+    argp_error(state, "--%s: found `%s`, expected %" PRIu64 " to %" PRIu64, option, text, least, most);
 }
 
 uint64_t sel_cli_number(struct argp_state *state, const char *option, const char *text, uint64_t least, uint64_t most) {
@@ -59,6 +57,12 @@ uint64_t sel_cli_size(struct argp_state *state, const char *option, const char *
     else if (result || value < least || value > most)
         outside(state, option, text, least, most);
     return value;
+}
+
+void sel_cli_listed(struct argp_state *state) {
+    if (fflush(stdout) || ferror(stdout))
+        argp_failure(state, SEL_EXIT_USAGE, errno, "cannot write to standard output");
+    exit(SEL_EXIT_OK);
 }
 
 /* Digits and a point only, so that neither "inf" nor "0x1p-1" nor a locale's comma is a fraction. */

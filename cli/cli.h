@@ -35,4 +35,7 @@ double sel_cli_fraction(struct argp_state *state, const char *option, const char
 /* Index of `text` in a NULL-terminated list of words. */
 int sel_cli_choice(struct argp_state *state, const char *option, const char *text, const char *const *words);
 
+/* Ends the process for an option that only prints: 0 when it was all written, else a message and SEL_EXIT_USAGE. */
+void __attribute__((noreturn)) sel_cli_listed(struct argp_state *state);
+
 #endif

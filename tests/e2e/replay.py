@@ -171,7 +171,9 @@ def case_results(directory):
     expect(play(*small, "--quiet") == ("", ""), "--quiet is not quiet")
     with open("/dev/full", "w") as full:
         done = subprocess.run([common.program, *map(str, small)], stdout=full, stderr=subprocess.PIPE)
+        listed = subprocess.run([common.program, "--list-layouts"], stdout=full, stderr=subprocess.PIPE, text=True)
     expect(done.returncode == 2, "a full standard output goes unnoticed")
+    expect(listed.returncode == 2 and "standard output" in listed.stderr, "--list-layouts into a full file: unnoticed")
 
 
 def case_metrics(directory):

@@ -33,6 +33,8 @@ def case_options(directory):
             ("--scale: found `-1`", *store, "--scale=-1"),
             ("--memory: found `much`, expected a size", *store, "--memory", "much"),
             ("--memory: found `99999999999T`", *store, "--memory", "99999999999T"),
+            ("--seed: found `99999999999999999999`, expected 0 to 18446744073709551615", *store, "--seed",
+             "99999999999999999999"),
             ("--requests: found `1e3`", *store, "--requests", "1e3"),
             ("--durability: found `hard`, expected one of: relaxed, strict", *store, "--durability", "hard"),
             ("--restart-at: found `1.5`", *store, "--restart-at", 1.5),

@@ -163,7 +163,7 @@ static error_t parse_workload(int key, const char *text, struct argp_state *stat
         return 0;
     case KEY_LIST:
         replay_layouts_print(stdout);
-        exit(SEL_EXIT_OK);
+        sel_cli_listed(state);
     case KEY_SCALE:
         options->scale = sel_cli_number(state, "scale", text, 1, UINT32_MAX);
         return 0;
