@@ -9,7 +9,7 @@
 2. 32 such conversations in a memory that holds a tenth of the bytes that they take without any of it.
 
 Model: DeepSeek-V4-Flash on four ranks, with a row of 15,425,920 bytes a rank at any position. Its bytes are divided by
---scale (16) for 1 and by --scale-many (256) for 2: at full size the plain run of 1 holds 44 GiB, that of 2 1.4 TiB. Slots
+--scale (16) for 1 and by --scale-many (256) for 2: at full size the plain run of 1 holds 43 GiB, that of 2 1.4 TiB. Slots
 are whole pages of 4 KiB, so that small bytes are padded more than large ones; bytes held are counted without padding.
 
 Writes results (JSON), drawings (SVG) and compare.md into OUT, prints the latter, and fails when a byte was wrong, or
@@ -60,7 +60,9 @@ def size(count):
 
 
 def ratio(plain, full):
-    return f"{plain / full:.1f}" if full else "-"
+    if not (plain and full):
+        return "-"
+    return f"{plain / full:.1f}" if plain >= full else f"1 : {full / plain:.1f}"
 
 
 def table(heads, rows):

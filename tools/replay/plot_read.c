@@ -4,6 +4,8 @@
  */
 #include "tools/replay/plot.h"
 
+#include "cli/sizes.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +96,7 @@ static int word_read(const struct reader *reader, const struct sel_json *json, c
 /* "conversation, qwen3-8b, bytes / 256" and "no thinning, packing, no deferring". */
 static int about_read(const struct reader *reader, const struct sel_json *json, struct plot_run *run) {
     static const char *const keys[] = {"thinning", "packing", "deferring"};
+    char text[SEL_SIZE_TEXT];
     const char *form, *layout;
     uint64_t scale, requests;
     size_t used = 0;
@@ -106,7 +109,8 @@ static int about_read(const struct reader *reader, const struct sel_json *json, 
         result = count_read(reader, json, "requests", 0, INT64_MAX, &requests);
     if (result)
         return result;
-    int length = snprintf(run->about, sizeof run->about, "%" PRIu64 " requests, %s, %s", requests, form, layout);
+    int length =
+        snprintf(run->about, sizeof run->about, "%s requests, %s, %s", sel_count_print(text, requests), form, layout);
     if (scale > 1 && length > 0 && (size_t)length < sizeof run->about)
         snprintf(run->about + length, sizeof run->about - (size_t)length, ", bytes / %" PRIu64, scale);
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && result == 0; i++) {
