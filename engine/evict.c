@@ -148,6 +148,7 @@ static void thinned_submit(struct sel_removal *removal) {
     }
     record.has_row = record.row_replicated = false;
     node->flags |= SEL_THINNING_DISK;
+    sel_memory_refresh(store, node); /* a copy there may be the only one now */
     sel_lsm_remove_row(store->lsm, &record, &node->disk, &removal->op);
     free(keys);
 }
