@@ -217,6 +217,9 @@ static bool already_held(selene_store *store, const struct sel_prefix *prefix, u
     if (!match.node || match.tokens != tokens)
         return false;
     sel_tree_touch(store->tree, match.node, sel_store_use(store));
+    /* A row that is about to go stays for the fork that this announces [T5]. */
+    if (match.node->flags & (SEL_THIN_MEMORY | SEL_THIN_DISK))
+        sel_thin_hold(match.node);
     return true;
 }
 

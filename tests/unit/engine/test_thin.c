@@ -175,6 +175,28 @@ static void test_pins(void **state) {
     end();
 }
 
+/* [T5]: a publish at a key whose row is about to go finds it Present, and it stays for the fork that is announced. */
+static void test_present_and_held(void **state) {
+    struct sequence a, b;
+    (void)state;
+    begin(&world_with_rows, 0, 400);
+    sequence_make(&world, &a, 1, 200);
+    sequence_fork(&world, &b, &a, 16, 2, 200);
+    grow(&a, 8, 16);
+    struct sel_node *node = world_node(&world, &a, 16);
+    sel_pin(world.store, node, SEL_TIER_MEMORY);
+    publish(&a, 24);
+    assert_int_equal(world_publish(&world, &request, &a, 16), SELENE_PRESENT);
+    sel_unpin(world.store, node, SEL_TIER_MEMORY);
+    assert_true(has_row(&a, 16));
+    publish(&b, 24);
+    publish(&b, 32);
+    assert_true(has_row(&a, 16));
+    sequence_free(&a);
+    sequence_free(&b);
+    end();
+}
+
 /* [T3]: a restore that reads the row keeps it until its event. */
 static void test_restore_pins(void **state) {
     struct sequence sequence;
@@ -440,11 +462,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chain),          cmocka_unit_test(test_branches),
         cmocka_unit_test(test_above_a_branch), cmocka_unit_test(test_off),
-        cmocka_unit_test(test_pins),           cmocka_unit_test(test_restore_pins),
-        cmocka_unit_test(test_brought_back),   cmocka_unit_test(test_hold_ends),
-        cmocka_unit_test(test_no_room),        cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_fork_first),     cmocka_unit_test(test_barren),
-        cmocka_unit_test(test_barren_no_more), cmocka_unit_test(test_evicted),
+        cmocka_unit_test(test_pins),           cmocka_unit_test(test_present_and_held),
+        cmocka_unit_test(test_restore_pins),   cmocka_unit_test(test_brought_back),
+        cmocka_unit_test(test_hold_ends),      cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_cancelled),      cmocka_unit_test(test_fork_first),
+        cmocka_unit_test(test_barren),         cmocka_unit_test(test_barren_no_more),
+        cmocka_unit_test(test_evicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

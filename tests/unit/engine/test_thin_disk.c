@@ -142,6 +142,7 @@ static void test_spilled_while_pinned(void **state) {
         assert_int_equal(world_drain(&world).drained_written, 3);
         assert_true(memory_row(&a, 16));
         assert_false(disk_row(&a, 16));
+        assert_int_equal(world_stats(&world).rows_thinned[SELENE_TIER_DISK], 0);
         assert_false(node->tier[SEL_TIER_MEMORY].parked);
         if (fork)
             publish(&b, 24);
@@ -178,6 +179,81 @@ static void test_pins(void **state) {
     assert_int_equal(world_lookup(&world, &sequence, 16, NULL), 8);
     settle();
     assert_int_equal(world_stats(&world).rows_thinned[SELENE_TIER_DISK], 1);
+    sequence_free(&sequence);
+    end();
+}
+
+/* [T2, P2]: a row in memory that the disk does not keep is no reason to write; it is, once that would keep it. */
+static void test_clean_by_rule(void **state) {
+    struct sequence sequence;
+    (void)state;
+    begin(0, 400);
+    sequence_make(&world, &sequence, 1, 200);
+    grow(&sequence, 8, 16);
+    assert_int_equal(world_drain(&world).result, 0);
+    struct sel_node *node = world_node(&world, &sequence, 16);
+    sel_pin(world.store, node, SEL_TIER_DISK);
+    publish(&sequence, 24);
+    assert_int_equal(world_drain(&world).result, 0);
+    /* Read once more, and kept in memory, before it goes. */
+    assert_int_equal(world_restore(&world, &request, &sequence, 16, NULL), 16);
+    sel_unpin(world.store, node, SEL_TIER_DISK);
+    settle();
+    assert_true(memory_row(&sequence, 16));
+    assert_false(disk_row(&sequence, 16));
+    assert_false(node->tier[SEL_TIER_MEMORY].parked);
+    assert_int_equal(world_drain(&world).drained_written, 0);
+    /* Its child leaves: it is a leaf again, and memory has the only row. */
+    struct sel_node *leaf = world_node(&world, &sequence, 24);
+    sel_memory_detach(world.store, leaf);
+    sel_disk_detach(world.store, leaf);
+    sel_thin_release(world.store, &leaf);
+    assert_true(node->tier[SEL_TIER_MEMORY].parked);
+    world_check(&world);
+    assert_int_equal(world_drain(&world).drained_written, 1);
+    assert_true(disk_row(&sequence, 16));
+    reopen(&sequence);
+    assert_int_equal(world_restore(&world, &request, &sequence, 30, NULL), 16);
+    sequence_free(&sequence);
+    end();
+}
+
+/* [T5]: a hold that ends while the row is still being written. */
+static void test_hold_ends_on_the_way(void **state) {
+    struct sequence sequence;
+    (void)state;
+    begin(0, 400);
+    sequence_make(&world, &sequence, 1, 200);
+    grow(&sequence, 8, 24);
+    assert_int_equal(world_drain(&world).result, 0);
+    struct sel_node *node = world_node(&world, &sequence, 24);
+    for (int tier = SEL_TIER_MEMORY; tier <= SEL_TIER_DISK; tier++) {
+        sel_pin(world.store, node, (enum sel_tier)tier);
+        sel_copy_failed(world.store, node, (enum sel_tier)tier, SEL_LSM_ROW, SELENE_E_CORRUPT);
+        sel_unpin(world.store, node, (enum sel_tier)tier);
+    }
+    publish(&sequence, 24);
+    assert_int_equal(node->flags, SEL_HOLD_MEMORY | SEL_HOLD_DISK);
+    struct sel_disk_fault fault = {.action = SEL_DISK_FAULT_HOLD, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1};
+    sel_disk_fault_arm(world.disk, &fault);
+    assert_ok(sel_spill_chain(world.store, node, false));
+    poll_some(3);
+    assert_int_equal(sel_disk_fault_held(world.disk), 1);
+    publish(&sequence, 32);
+    assert_true(memory_row(&sequence, 24)); /* it is being written */
+    assert_ok(sel_spill_chain(world.store, world_node(&world, &sequence, 32), false));
+    for (int i = 0; i < 1000 && !world_node(&world, &sequence, 32)->tier[SEL_TIER_DISK].present; i++)
+        poll_some(1);
+    assert_int_equal(node->flags & (SEL_HOLD_MEMORY | SEL_HOLD_DISK), 0);
+    assert_false(disk_row(&sequence, 24));
+    sel_disk_fault_release(world.disk);
+    for (int i = 0; i < 1000 && world.store->spill_count; i++)
+        poll_some(1);
+    settle();
+    assert_int_equal(world_stats(&world).rows_thinned[SELENE_TIER_DISK], 1);
+    assert_false(disk_row(&sequence, 24));
+    assert_false(memory_row(&sequence, 24));
+    assert_int_equal(node->tier[SEL_TIER_DISK].pins, 0);
     sequence_free(&sequence);
     end();
 }
@@ -626,6 +702,8 @@ int main(void) {
         cmocka_unit_test(test_spilled_later),
         cmocka_unit_test(test_spilled_while_pinned),
         cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_clean_by_rule),
+        cmocka_unit_test(test_hold_ends_on_the_way),
         cmocka_unit_test(test_transaction_fails),
         cmocka_unit_test(test_fails_then_forks),
         cmocka_unit_test(test_punch_fails),
