@@ -83,11 +83,25 @@ static void compare_promised(struct world *world, const struct model_record *rec
                 record->number);
 }
 
+/* An inner record may have been removed and written again: then what is below it is there only if that is [D7]. */
+static bool has_ancestors(const struct model *model, const struct model_record *record) {
+    while (record->parent) {
+        const struct model_record *there = NULL;
+        for (uint32_t i = 0; i < model->count; i++)
+            if (model->records[i].key_id == record->parent->key_id && model->records[i].state == MODEL_COMMITTED)
+                there = &model->records[i];
+        if (there == NULL)
+            return false;
+        record = there;
+    }
+    return true;
+}
+
 void cut_compare(const struct cut_run *run, struct world *world, enum cut_index index) {
     for (uint32_t i = 0; i < world->seen_count; i++)
         compare_seen(&world->seen[i], index);
     for (uint32_t i = 0; i < run->model.count; i++)
-        if (run->model.records[i].state == MODEL_COMMITTED)
+        if (run->model.records[i].state == MODEL_COMMITTED && has_ancestors(&run->model, &run->model.records[i]))
             compare_promised(world, &run->model.records[i], index);
 }
 

@@ -51,6 +51,7 @@ struct workload {
     bool shrinking;
     bool sync_faults;  /* now and then a sync fails, and what it should have made durable may be lost */
     bool index_faults; /* ... or a transaction */
+    bool inner;        /* inner records are removed, too, as damaged ones are, and may be written again [R4] */
     uint64_t full, rewritten, abandoned, rows_removed, rows_written, removed, reopened;
     struct sel_lsm_stats stats; /* summed over openings */
 };
@@ -220,7 +221,8 @@ static void advance_write(struct workload *load, int slot) {
 /* ---- removing ---- */
 
 static bool can_be_removed(struct workload *load, struct model_record *record) {
-    return record->state == MODEL_COMMITTED && record->children == 0 && !write_of(load, record);
+    return record->state == MODEL_COMMITTED && !write_of(load, record) &&
+           (record->children == 0 || (load->inner && below(load, 3) == 0));
 }
 
 /* One removal at a time: of the row that is there, or of one that is being written. */
@@ -438,6 +440,7 @@ static void run_seed(uint64_t seed, uint64_t only_step, struct workload *load, s
     load->run = run;
     load->sync_faults = sel_mix64(seed) / 512 % 4 == 0;
     load->index_faults = sel_mix64(seed) / 4096 % 3 == 0;
+    load->inner = sel_mix64(seed) / 32768 % 3 == 0;
     sel_random_seed(&load->random, seed);
     model_create(&run->model);
     world_create(&run->world, &run->model, seed);
@@ -450,7 +453,7 @@ static void run_seed(uint64_t seed, uint64_t only_step, struct workload *load, s
     WORLD_CHECK(world_open(&run->world, &message) == 0, "first opening: %s", message.text);
     for (int i = 0; i < ACTIONS; i++) {
         act(load);
-        if (below(load, ACTIONS) == 0)
+        if (below(load, ACTIONS) == 0 && !load->inner) /* it would drop what has lost its parent */
             stop_and_start(load);
     }
     settle(load);
