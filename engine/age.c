@@ -121,10 +121,10 @@ static void warn_of_clock(selene_store *store, uint64_t limit) {
 }
 
 void sel_age_step(selene_store *store) {
-    uint64_t mono = sel_mono_ns(store->clock), now = sel_age_now(store), max_age = store->options.max_age_ns;
+    uint64_t mono = sel_mono_ns(store->clock), max_age = store->options.max_age_ns;
     if (mono < sel_age_deadline_ns(store) || store->closing)
         return;
-    uint64_t limit = now > max_age ? now - max_age : 0;
+    uint64_t now = sel_age_now(store), limit = now > max_age ? now - max_age : 0;
     warn_of_clock(store, limit);
     store->sweep_mono_ns = mono;
     struct sel_node *node;

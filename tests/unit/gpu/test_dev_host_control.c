@@ -38,8 +38,11 @@ static void test_waits_for_its_event(void **state) {
         submit(&world);
         poll_a_few_times(&world);
         assert_false(world.done);
+        assert_false(world.device->ops->happened(world.device, &event));
+        assert_true(world.device->ops->happened(world.device, NULL));
         memset(world_plane(&world, 0, 0, 3), 'x', 5000);
         __atomic_store_n(&event, 1, __ATOMIC_RELEASE);
+        assert_true(world.device->ops->happened(world.device, &event));
         assert_ok(world_finish(&world));
         assert_int_equal(item.slot[0], 'x');
         event = 0;
