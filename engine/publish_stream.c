@@ -251,6 +251,8 @@ int sel_stream_start(struct sel_publish *publish) {
     selene_store *store = publish->store;
     const struct sel_layout *layout = store->layout;
     struct sel_lsm_record record;
+    if (sel_lsm_state(store->lsm) != SEL_LSM_OK) /* not accepted to wait for a disk that may be long [D9] */
+        return SELENE_E_RETRY;
     struct sel_draft *draft = sel_draft_create(publish);
     if (!draft)
         return SELENE_E_NOMEM;

@@ -244,14 +244,15 @@ struct selene_event {
     uint64_t ticket;
     uint64_t tokens;                            /* PUBLISH, COMMITTED: the record's; RESTORE: how many are good */
     uint64_t tokens_by_tier[SELENE_TIER_COUNT]; /* RESTORE: where they came from */
-    uint64_t bytes;                             /* RESTORE, PUBLISH: copied to or from device memory */
-    uint64_t elapsed_ns;                        /* since the call */
-    uint8_t key[32];                            /* PUBLISH, COMMITTED */
-    uint64_t drained_written;                   /* DRAIN: records */
-    uint64_t drained_skipped_deadline;          /* their chain would not have been through in time */
-    uint64_t drained_skipped_failed;            /* a write failed for good, or the disk took nothing */
-    uint64_t drained_skipped_parent;            /* an ancestor could not be written */
-    uint64_t drained_skipped_room;              /* the disk is too small, and holds what was used later */
+    /* RESTORE, PUBLISH: copied to or from device memory; of what is packed one share comes out and all go in */
+    uint64_t bytes;
+    uint64_t elapsed_ns;               /* since the call */
+    uint8_t key[32];                   /* PUBLISH, COMMITTED */
+    uint64_t drained_written;          /* DRAIN: records */
+    uint64_t drained_skipped_deadline; /* their chain would not have been through in time */
+    uint64_t drained_skipped_failed;   /* a write failed for good, or the disk took nothing */
+    uint64_t drained_skipped_parent;   /* an ancestor could not be written */
+    uint64_t drained_skipped_room;     /* the disk is too small, and holds what was used later */
 };
 
 /* Drives the store without blocking and fills up to `capacity` events; returns how many, or a negative code. What did
