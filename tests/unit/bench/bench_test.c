@@ -126,7 +126,8 @@ static void little_data(void **state) {
     struct selene_message message = {""};
     assert_true(output && asprintf(&path, "%s/out.json", directory) > 0);
     snprintf(arguments, sizeof arguments,
-             "hash memory index disk drain growth --bytes 64M --rounds 1 --records 12000 --dir %s --json %s", directory, path);
+             "hash memory index disk drain growth --bytes 64M --rounds 1 --records 12000 --dir %s --json %s", directory,
+             path);
     int rc = run(arguments, output, 65536);
     if (rc != 0 && rc != 1)
         fail_msg("exit code %d: %s", rc, output);
