@@ -33,9 +33,10 @@ struct sel_publish {
     uint64_t cursor; /* where the next draft begins */
     struct sel_list drafts;
     bool cancelled;
-    bool pages_differ; /* a window of a packed stream said so: the pages that follow are stored per rank [K2] */
-    bool restarting;   /* from `cursor`, when the drafts that were given up have ended */
-    int result;        /* the first failure */
+    bool pages_differ;       /* a window of a packed stream said so: the pages that follow are stored per rank [K2] */
+    bool restarting;         /* from `cursor`, when the drafts that were given up have ended */
+    uint64_t retried_tokens; /* of the record whose write failed and was begun again [P4] */
+    int result;              /* the first failure */
 };
 
 /* A record on its way. With a warm tier it holds all its slots; without one it is streamed (publish_stream.c). */

@@ -10,6 +10,8 @@
  * Where ranks may be alike the form is decided before anything is written: by the first window of pages, and by all of
  * the row [K2]. When a later window differs, nothing of the record was committed; the record begins again, with its pages
  * per rank as those of the rest of the publish, so that the caller loses nothing but time. That happens at most once.
+ * A write that fails is done again in the same way, once a record: the segment that failed takes nothing new, so it goes
+ * elsewhere [P4].
  * Several windows of a record are in flight, and several records of a chain, each with its parent's write before it.
  * The record appears in the tree when it is committed, never before. A row that is brought back to a record on disk [T5]
  * is a record without pages on this way.
@@ -42,9 +44,41 @@ void sel_stream_free(struct sel_stream **out) {
     free(stream);
 }
 
+/* This record and those after it, which were begun as its descendants, begin again when they have ended. */
+static void restart_from(struct sel_draft *draft) {
+    struct sel_publish *publish = draft->publish;
+    publish->restarting = true;
+    publish->cursor = draft->parent_tokens;
+    for (struct sel_list *link = &draft->link; link != &publish->drafts; link = link->next) {
+        struct sel_draft *later = SEL_LIST_ENTRY(link, struct sel_draft, link);
+        later->restart = true;
+        if (later->done)
+            continue;
+        sel_stream_cancel(later);
+        sel_draft_stop(later);
+    }
+}
+
+/* The caller's memory still holds what is to be written [P4]. */
+static void try_again(struct sel_stream *stream) {
+    struct sel_draft *draft = stream->draft;
+    struct sel_publish *publish = draft->publish;
+    selene_store *store = publish->store;
+    if (draft->restart || publish->cancelled || publish->result || draft->result == SELENE_E_PARENT)
+        return;
+    store->stats.io_errors[SEL_TIER_DISK]++;
+    if (publish->retried_tokens == draft->tokens || sel_write_innocent(store, draft->result))
+        return;
+    publish->retried_tokens = draft->tokens;
+    store->stats.spill_retries++;
+    restart_from(draft);
+}
+
 static void stream_done(struct sel_stream *stream) {
     struct sel_draft *draft = stream->draft;
     draft->done = true;
+    if (stream->write_failed)
+        try_again(stream);
     sel_list_remove(&stream->link);
     sel_publish_collect(draft->publish);
 }
@@ -52,6 +86,7 @@ static void stream_done(struct sel_stream *stream) {
 static void finish_done(struct sel_op *op) {
     struct sel_stream *stream = SEL_CONTAINER(op, struct sel_stream, finish);
     stream->committed = op->result == 0;
+    stream->write_failed |= op->result != 0;
     if (!stream->draft->result)
         stream->draft->result = op->result;
     stream_done(stream);
@@ -122,15 +157,8 @@ void sel_stream_differs(struct sel_stream *stream) {
         return;
     publish->store->stats.abandoned_stores++;
     publish->store->pages_pack = false;
-    publish->pages_differ = publish->restarting = true;
-    publish->cursor = draft->parent_tokens;
-    /* Those after it were begun as its descendants. */
-    for (struct sel_list *link = &draft->link; link != &publish->drafts; link = link->next) {
-        struct sel_draft *later = SEL_LIST_ENTRY(link, struct sel_draft, link);
-        later->restart = true;
-        sel_stream_cancel(later);
-        sel_draft_stop(later);
-    }
+    publish->pages_differ = true;
+    restart_from(draft);
 }
 
 /* ---- the beginning ---- */

@@ -51,8 +51,10 @@ static void window_free(struct sel_window *window) {
 static void window_written(struct sel_op *op) {
     struct sel_window *window = SEL_CONTAINER(op, struct sel_window, write_op);
     struct sel_stream *stream = window->stream;
-    if (op->result && !stream->draft->result && !stream->finished)
+    if (op->result && !stream->draft->result && !stream->finished) {
         stream->draft->result = op->result; /* once finished, the finish says so */
+        stream->write_failed = true;
+    }
     window_free(window);
     sel_stream_check(stream);
 }

@@ -107,6 +107,11 @@ static int row_committed(struct sel_spill *spill) {
     return 0;
 }
 
+bool sel_write_innocent(const selene_store *store, int code) {
+    return code == SELENE_E_NOSPACE || code == SELENE_E_DEGRADED || code == SELENE_E_CLOSED ||
+           sel_copy_innocent(code) || sel_lsm_state(store->lsm) != SEL_LSM_OK;
+}
+
 /* True when the record has failed for good. A failing disk or parent is not the record's fault [P4, D9]. */
 static bool failed(struct sel_spill *spill, int code) {
     selene_store *store = spill->store;
@@ -114,8 +119,7 @@ static bool failed(struct sel_spill *spill, int code) {
     if (code == SELENE_E_PARENT || (spill->row_only && code == SELENE_E_GONE)) /* the disk has its row, or has it not */
         return false;
     store->stats.io_errors[SEL_TIER_DISK]++;
-    if (code == SELENE_E_NOSPACE || code == SELENE_E_DEGRADED || code == SELENE_E_CLOSED || sel_copy_innocent(code) ||
-        sel_lsm_state(store->lsm) != SEL_LSM_OK)
+    if (sel_write_innocent(store, code))
         return false;
     if (++memory->write_failures > 1)
         return true;

@@ -349,6 +349,8 @@ void sel_spill_pressure(selene_store *store);
  * SELENE_E_RETRY: not now (caps, disk); SELENE_E_PARENT: one of the chain cannot be written, since its copy failed and is
  * about to leave; SELENE_E_OVERSIZE: one was dropped. `only_colder`: see struct sel_room. */
 int sel_spill_chain(selene_store *store, struct sel_node *node, bool only_colder);
+/* Whether a write that failed is an affair of the disk and not of the record's: it consumes no attempt [P4, D9]. */
+bool sel_write_innocent(const selene_store *store, int code);
 bool sel_spill_data_in_flight(const selene_store *store);
 void sel_spills_free(selene_store *store); /* at close */
 

@@ -19,6 +19,7 @@ struct sel_stream {
     uint32_t next;                   /* page, then piece of the row, that the next window begins at */
     struct sel_copy_part pages, row; /* pieces and checksums; the slots are the windows' */
     bool finished;
+    bool write_failed;
     bool committed;
     bool kept; /* the committed record is in the tree */
 };
