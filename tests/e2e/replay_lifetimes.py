@@ -5,6 +5,7 @@
 SCRIPT --program PATH --source DIR --scratch DIR CASE; a CASE is a function case_CASE below.
 """
 import shutil
+import time
 
 from replay_common import MIDPAGE, PLAIN, ROWS, SHARED_ROWS, expect, expect_good, expect_ideal, expect_thinned, results, run
 
@@ -111,6 +112,23 @@ def case_burst(directory):
         if layout == MIDPAGE:  # without rows a publish makes several records
             gone = found["evictions_by_tier"]["memory"] + found["dropped_records"] + found["publishes_failed"]
             expect(found["publishes"] == found["records_by_tier"]["memory"] + gone, "records went uncounted")
+
+
+def case_max_age(directory):
+    """[A1] Age counts across restarts: records of an earlier run expire in the first sweep of a later one, or not yet."""
+    for layout in (PLAIN, ROWS):
+        common = ("--generate", "agent", "--requests", 40, "--layout", layout, "--scale", 4096, "--sequential", "--memory",
+                  "64M", "--disk", f"{directory}/{layout}", "--drain-at-end")
+        found = results(*common)
+        expect_good(found, "memory")
+        time.sleep(2.5)
+        found = results(*common, "--max-age", 3600)
+        expect_good(found, "disk")
+        expect(sum(found["expiries_by_tier"].values()) == 0, "records expired too early")
+        found = results(*common, "--max-age", 1)
+        expect(found["wrong_bytes"] == 0 and found["invariant_failures"] == 0, "wrong bytes, or an invariant is broken")
+        expect(found["expiries_by_tier"]["disk"] > 0, "nothing expired")
+        expect(found["evictions_by_tier"]["disk"] == 0, "what expired was counted as evicted")
 
 
 def case_drain_without_room(directory):
