@@ -37,19 +37,19 @@ static void grow(const struct sequence *sequence, uint32_t from, uint32_t to) {
 
 /* [T1, T2, T8]: of a chain the root keeps its row, the leaf, and as many above the leaf as there are spare ones; the
  * slots of all others are free at once, and each counts once. */
-static void test_chain(void **state) {
-    (void)state;
+static void chain(const struct world_layout *shape) {
     for (uint32_t spare = 0; spare <= 2; spare++) {
         struct sequence sequence;
-        begin(&world_with_rows, spare, 400);
+        begin(shape, spare, 400);
         sequence_make(&world, &sequence, 1, 200);
-        uint64_t row = world.store->layout->row_slots;
+        uint64_t row = sel_part_slots(world.store, world.store->layout->row_slots, shape->row_alike);
         for (uint32_t n = 1; n <= 20; n++) {
             publish(&sequence, 8 * n);
             uint64_t rows = SEL_MIN(n, 2 + spare);
             struct selene_stats stats = world_stats(&world);
             assert_int_equal(stats.slots_used, n + rows * row);
             assert_int_equal(stats.rows[SELENE_TIER_MEMORY], rows);
+            assert_int_equal(stats.packed_rows[SELENE_TIER_MEMORY], shape->row_alike ? rows : 0);
             assert_int_equal(stats.rows_thinned[SELENE_TIER_MEMORY], n - rows);
             assert_int_equal(stats.records[SELENE_TIER_MEMORY], n);
             for (uint32_t i = 1; i <= n; i++)
@@ -64,6 +64,14 @@ static void test_chain(void **state) {
         sequence_free(&sequence);
         end();
     }
+}
+
+static void test_chain(void **state) {
+    struct world_layout alike = world_with_rows;
+    (void)state;
+    chain(&world_with_rows);
+    alike.row_alike = true; /* the row packed, the pages not [K1] */
+    chain(&alike);
 }
 
 /* [T1]: branch points keep their rows, and so do the leaves of all branches. */

@@ -6,9 +6,9 @@
 #include "tests/unit/engine/thin_rig.h"
 
 /* [T1, T2, T8]: record by record on disk, with and without a warm tier over it, each tier by its own rule. */
-static void chain(uint32_t spare, uint64_t warm) {
+static void chain(uint32_t spare, uint64_t warm, bool alike) {
     struct sequence sequence;
-    begin(spare, warm);
+    begin_alike(spare, warm, alike);
     sequence_make(&world, &sequence, 1, 200);
     for (uint32_t n = 1; n <= 10; n++) {
         publish(&sequence, 8 * n);
@@ -19,6 +19,7 @@ static void chain(uint32_t spare, uint64_t warm) {
         struct selene_stats stats = world_stats(&world);
         assert_int_equal(stats.rows[SELENE_TIER_DISK], rows);
         assert_int_equal(stats.rows_thinned[SELENE_TIER_DISK], n - rows);
+        assert_int_equal(stats.packed_rows[SELENE_TIER_DISK], alike ? rows : 0);
         assert_int_equal(stats.records[SELENE_TIER_DISK], n);
         assert_int_equal(stats.rows[SELENE_TIER_MEMORY], warm ? rows : 0);
         assert_int_equal(stats.rows_thinned[SELENE_TIER_MEMORY], warm ? n - rows : 0);
@@ -42,8 +43,10 @@ static void chain(uint32_t spare, uint64_t warm) {
 static void test_chain(void **state) {
     (void)state;
     for (uint32_t spare = 0; spare <= 2; spare++) {
-        chain(spare, 400);
-        chain(spare, 0);
+        chain(spare, 400, false);
+        chain(spare, 400, true);
+        chain(spare, 0, false);
+        chain(spare, 0, true);
     }
 }
 
@@ -273,6 +276,33 @@ static void test_crash(void **state) {
     assert_true(dropped > 0);
 }
 
+/* [T7]: records of other layouts are none of this store's business: theirs may have no rows at all. */
+static void test_foreign(void **state) {
+    struct sequence sequence;
+    (void)state;
+    world_init(&world, &world_without_rows, 256, 400, true);
+    world_disk(&world, 1);
+    world_open(&world);
+    request_make(&world, &request, 0, 64);
+    sequence_make(&world, &sequence, 1, 200);
+    publish(&sequence, 80);
+    world_reopen(&world, &sequence, 1);
+    uint64_t records = world_stats(&world).records[SELENE_TIER_DISK];
+    assert_true(records > 0);
+    world_close(&world);
+    world.layout.row_bytes = 30000;
+    world_open(&world);
+    assert_int_equal(world_stats(&world).records[SELENE_TIER_DISK], records);
+    world_check(&world);
+    world_close(&world);
+    world.layout.row_bytes = 0;
+    world_open(&world);
+    sequence_prefix(&world, &sequence);
+    assert_int_equal(world_restore(&world, &request, &sequence, 80, NULL), 80);
+    sequence_free(&sequence);
+    end();
+}
+
 /* [P6, D6]: a disk that is too small drops its coldest leaves with what they leave barren, in memory and on disk. */
 static void test_evicted(void **state) {
     (void)state;
@@ -311,6 +341,7 @@ int main(void) {
         cmocka_unit_test(test_fork_before_unpin),
         cmocka_unit_test(test_punch_fails),
         cmocka_unit_test(test_crash),
+        cmocka_unit_test(test_foreign),
         cmocka_unit_test(test_evicted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

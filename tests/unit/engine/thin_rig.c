@@ -7,8 +7,12 @@
 struct world world;
 struct device_request request;
 
-void begin(uint32_t spare_rows, uint64_t warm_slots) {
-    world_init(&world, &world_with_rows, 256, warm_slots, true);
+void begin(uint32_t spare_rows, uint64_t warm_slots) { begin_alike(spare_rows, warm_slots, false); }
+
+void begin_alike(uint32_t spare_rows, uint64_t warm_slots, bool alike) {
+    struct world_layout shape = world_with_rows;
+    shape.row_alike = alike;
+    world_init(&world, &shape, 256, warm_slots, true);
     world_disk(&world, 1);
     world.options.spare_rows = spare_rows;
     world_open(&world);

@@ -12,6 +12,8 @@ extern struct device_request request;
 
 /* 0 warm slots: no warm tier. */
 void begin(uint32_t spare_rows, uint64_t warm_slots);
+/* `alike`: the row is the same on all ranks, the pages are not [K1]. */
+void begin_alike(uint32_t spare_rows, uint64_t warm_slots, bool alike);
 void end(void);
 /* Accepted, and done. */
 void publish(const struct sequence *sequence, uint32_t tokens);
