@@ -58,9 +58,24 @@ static void count(struct check *check, const struct sel_node *node, enum sel_tie
         fail(check, "a packed row that is not there", tier, 0);
 }
 
+/* What a flag asks for is done when the last pin goes: without a pin it would be forgotten [T3, T6, P6]. */
+static void check_flags(struct check *check, const struct sel_node *node) {
+    const struct sel_tier_state *memory = &node->tier[SEL_TIER_MEMORY], *disk = &node->tier[SEL_TIER_DISK];
+    bool pinned = memory->pins > 0 || disk->pins > 0;
+    if ((node->flags & SEL_THIN_MEMORY) && memory->pins == 0)
+        fail(check, "a row to be thinned in memory, pins", 0, 1);
+    if ((node->flags & SEL_THIN_DISK) && disk->pins == 0)
+        fail(check, "a row to be thinned on disk, pins", 0, 1);
+    if ((node->flags & SEL_THINNING_DISK) && disk->pins == 0)
+        fail(check, "a row that is being removed, pins", 0, 1);
+    if ((node->flags & SEL_BARREN) && !pinned)
+        fail(check, "a barren record, pins", 0, 1);
+}
+
 static void check_node(void *context, struct sel_node *node) {
     struct check *check = context;
     const struct sel_memory *memory = node->memory;
+    check_flags(check, node);
     if (node->tier[SEL_TIER_MEMORY].present != (memory != NULL))
         fail(check, "a memory copy beside its tier", memory != NULL, node->tier[SEL_TIER_MEMORY].present);
     if (node->tier[SEL_TIER_DISK].present != (node->disk.sequence != 0))
