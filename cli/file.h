@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Results go to a file whole or not at all: PATH.tmp-PID is written, flushed to the device and renamed over PATH. A path
- * that is no regular file (/dev/stdout, a pipe) is written in place; "-" is standard output.
+ * that is no regular file itself (a pipe, a device, a link, as /dev/stdout is) is written in place, where it leads;
+ * "-" is standard output.
  */
 #ifndef SEL_CLI_FILE_H
 #define SEL_CLI_FILE_H
