@@ -20,14 +20,25 @@
 
 /* More than a few scrapers; each takes a file descriptor and REQUEST_BYTES. */
 #define CONNECTIONS_MAX 32
+/* Of more than these the one that came first is cut off: the rest is room for that to take effect. */
+#define CONNECTIONS_KEPT 24
 /* In which a client must say something, or take something. */
 #define SILENCE_SECONDS 10
 /* For a request's line and headers, and those of the answer. */
 #define REQUEST_BYTES ((size_t)16 << 10)
 #define BACKLOG       64
 
+/* Of the server's thread. */
+struct visitor {
+    uint64_t number; /* in the order in which they came; 0: nobody */
+    int fd;
+    bool leaving; /* cut off, but not closed yet */
+};
+
 struct sel_http {
     struct MHD_Daemon *daemon;
+    struct visitor visitors[CONNECTIONS_MAX];
+    uint64_t visitor_count; /* ever */
     sel_http_make_page *make;
     void *context;
     char address[INET6_ADDRSTRLEN + 16];
@@ -65,6 +76,49 @@ static enum MHD_Result answer(void *context, struct MHD_Connection *connection, 
     if (!page.body)
         return MHD_NO;
     return answer_with(connection, page.status, page.content_type, page.body, page.body_bytes, true);
+}
+
+/* ---- who is connected ---- */
+
+/* The one that came first leaves when there are too many. */
+static void crowd_check(struct sel_http *http) {
+    struct visitor *first = NULL;
+    unsigned staying = 0;
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        struct visitor *visitor = &http->visitors[i];
+        if (visitor->number == 0 || visitor->leaving)
+            continue;
+        staying++;
+        if (!first || visitor->number < first->number)
+            first = visitor;
+    }
+    if (staying <= CONNECTIONS_KEPT)
+        return;
+    first->leaving = true;
+    (void)shutdown(first->fd, SHUT_RDWR);
+}
+
+/* `visit`: the visitor of a connection. A client that sends a byte now and then is never silent, so that enough of them
+ * would shut everybody else out. */
+static void came_or_went(void *context, struct MHD_Connection *connection, void **visit,
+                         enum MHD_ConnectionNotificationCode code) {
+    struct sel_http *http = context;
+    const union MHD_ConnectionInfo *info;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (*visit)
+            *(struct visitor *)*visit = (struct visitor){0};
+        return;
+    }
+    if ((info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)) == NULL)
+        return;
+    for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
+        if (http->visitors[i].number)
+            continue;
+        http->visitors[i] = (struct visitor){.number = ++http->visitor_count, .fd = info->connect_fd};
+        *visit = &http->visitors[i];
+        break;
+    }
+    crowd_check(http);
 }
 
 /* ---- the address ---- */
@@ -121,8 +175,9 @@ static int listen_on(const char *address, int *fd, struct selene_message *messag
     int error = getaddrinfo(*host ? host : "127.0.0.1", port, &wanted, &found);
     if (error)
         return sel_fail(message, SELENE_E_INVALID, "%s: %s", address, gai_strerror(error));
+    /* A name may have several addresses. One that is taken is no reason to be found at another one. */
     *fd = -ENOENT;
-    for (const struct addrinfo *info = found; info && *fd < 0; info = info->ai_next)
+    for (const struct addrinfo *info = found; info && *fd < 0 && *fd != -EADDRINUSE; info = info->ai_next)
         *fd = listen_one(info);
     freeaddrinfo(found);
     if (*fd < 0)
@@ -150,10 +205,11 @@ static struct MHD_Daemon *daemon_start(struct sel_http *http, int fd) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    struct MHD_Daemon *daemon = MHD_start_daemon(
-        MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, answer, http, MHD_OPTION_LISTEN_SOCKET, fd,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)SILENCE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, REQUEST_BYTES, MHD_OPTION_END);
+    struct MHD_Daemon *daemon =
+        MHD_start_daemon(MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_ITC, 0, NULL, NULL, answer, http,
+                         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)SILENCE_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, came_or_went, http, MHD_OPTION_END);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return daemon;
 }

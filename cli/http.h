@@ -3,8 +3,8 @@
  * A small HTTP server for pages that are made in memory: GET and HEAD, one thread, bounded connections. `http.c` is the
  * only file that knows libmicrohttpd.
  *
- * What a client can do: hold one of a few connections until it says nothing for some seconds, and be answered. Whoever
- * runs the server is not involved: pages are asked for on the server's own thread.
+ * What a client can do: hold one of a few connections until it says nothing for some seconds, or until many others have
+ * come after it, and be answered. Whoever runs the server is not involved: pages are asked for on the server's own thread.
  */
 #ifndef SEL_CLI_HTTP_H
 #define SEL_CLI_HTTP_H
@@ -24,7 +24,8 @@ struct sel_http_page {
 /* Makes the page at a path ("/metrics", without the query). Runs on the server's thread. */
 typedef void sel_http_make_page(void *context, const char *path, struct sel_http_page *page);
 
-/* Listens on HOST:PORT, [IPV6]:PORT, :PORT or PORT; without a host on loopback only; port 0: one that is free. Blocks
+/* Listens on HOST:PORT, [IPV6]:PORT, :PORT or PORT; without a host on loopback only; port 0: one that is free. A name
+ * with several addresses: the first that this machine has. Blocks
  * while a host name is looked up. SELENE_E_INVALID, _IN_USE, _IO, _PERMISSION with a message. */
 int sel_http_start(struct sel_http **out, const char *address, sel_http_make_page *make, void *context,
                    struct selene_message *message);

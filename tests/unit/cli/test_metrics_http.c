@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/socket.h>
@@ -209,6 +210,32 @@ static void test_slow_clients(void **state) {
     }
 }
 
+/* More clients than are let in, each of which sends a byte a second and so is never silent: others are served. The number of
+ * rounds is no measure of speed: without room the answer never comes. */
+static void test_dripping_clients(void **state) {
+    int drip[40];
+    char byte;
+    struct pollfd wait = {.events = POLLIN};
+    (void)state;
+    begin();
+    set_text("good 1\n");
+    for (int i = 0; i < 40; i++) {
+        assert_true((drip[i] = connect_now()) >= 0);
+        assert_int_equal(send(drip[i], "GET /", 5, MSG_NOSIGNAL), 5);
+    }
+    assert_true((wait.fd = connect_now()) >= 0);
+    assert_true(send(wait.fd, GET("/metrics"), strlen(GET("/metrics")), MSG_NOSIGNAL) > 0);
+    for (int round = 0; round < 30 && poll(&wait, 1, 1000) == 0; round++)
+        for (int i = 0; i < 40; i++)
+            (void)send(drip[i], "x", 1, MSG_NOSIGNAL);
+    assert_true(wait.revents & POLLIN);
+    assert_int_equal(recv(wait.fd, &byte, 1, 0), 1);
+    close(wait.fd);
+    for (int i = 0; i < 40; i++)
+        close(drip[i]);
+    end();
+}
+
 static atomic_bool stop;
 static atomic_uint served;
 
@@ -285,8 +312,10 @@ static void test_addresses(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),      cmocka_unit_test(test_due),         cmocka_unit_test(test_garbage),
-        cmocka_unit_test(test_slow_clients), cmocka_unit_test(test_two_threads), cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_answers),          cmocka_unit_test(test_due),
+        cmocka_unit_test(test_garbage),          cmocka_unit_test(test_slow_clients),
+        cmocka_unit_test(test_dripping_clients), cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
