@@ -3,9 +3,9 @@
  * Records that nobody used for the maximum age leave memory and disk [A1].
  *
  * Which go: leaves of the whole tree, oldest first, never in mid-chain [P6]; the parent that becomes a leaf inherits the
- * use of what was below it and is next when that was long ago, too; one without a row goes along at once [P6]. A sweep runs at most once a minute, looks at 64
- * records at most, and stops at the first fresh leaf. What is pinned waits. Without a maximum age a poll compares one
- * number with 0.
+ * use of what was below it and is next when that was long ago, too; one without a row goes along at once [P6]. A sweep
+ * runs at most once a minute, looks at 64 records at most, those that go along included (the last leaf takes along what it
+ * must), and stops at the first fresh leaf. What is pinned waits. Without a maximum age a poll compares one number with 0.
  *
  * Clocks. Uses are stamped by an *age clock*: the wall time at open, and from then on the monotonic clock. So a wall clock
  * that jumps while the store runs, forward or back, changes no age at all. Across a restart age counts from the wall time
@@ -68,23 +68,27 @@ static struct sel_node *leaf_below(struct sel_node *node) {
     return node;
 }
 
-/* The leaf may be in no tier now. Ancestors that go along [P6] are counted as evictions there: they expired, too. */
-static void release(selene_store *store, struct sel_node *leaf) {
+/* The leaf may be in no tier now. Ancestors that go along [P6] are counted as evictions there: they expired, too. Returns
+ * how many they were. */
+static uint64_t release(selene_store *store, struct sel_node *leaf) {
     struct selene_stats *stats = &store->stats;
-    uint64_t before[SEL_TIER_COUNT];
+    uint64_t before[SEL_TIER_COUNT], along = 0;
     memcpy(before, stats->evictions, sizeof before);
     if (leaf->tier[SEL_TIER_MEMORY].present || leaf->tier[SEL_TIER_DISK].present)
         sel_thin_barren(store, leaf);
     else
         sel_thin_release(store, &leaf);
     for (int tier = 0; tier < SEL_TIER_COUNT; tier++) {
-        stats->expiries[tier] += stats->evictions[tier] - before[tier];
+        uint64_t gone = stats->evictions[tier] - before[tier];
+        along = SEL_MAX(along, gone);
+        stats->expiries[tier] += gone;
         stats->evictions[tier] = before[tier];
     }
+    return along;
 }
 
-/* Removes a leaf from the tiers where nothing pins it; false: from none. */
-static bool expire(selene_store *store, struct sel_node *node) {
+/* Removes a leaf from the tiers where nothing pins it. Returns how many records left, 0: none. */
+static uint64_t expire(selene_store *store, struct sel_node *node) {
     bool gone = false;
     if (node->tier[SEL_TIER_MEMORY].present && node->tier[SEL_TIER_MEMORY].pins == 0) {
         store->stats.expiries[SEL_TIER_MEMORY]++;
@@ -96,19 +100,22 @@ static bool expire(selene_store *store, struct sel_node *node) {
         sel_disk_detach(store, node);
         gone = true;
     }
-    if (gone)
-        release(store, node);
-    return gone;
+    return gone ? 1 + release(store, node) : 0;
 }
 
 /* What is to be done about the oldest record, which was not used since `limit`. It may be no leaf, since it may leave one
- * tier where another has its children: it was used when they were, and waits when they do. */
-static void sweep_one(selene_store *store, struct sel_node *node, uint64_t limit) {
+ * tier where another has its children: it was used when they were, and waits when they do. Returns how many of a sweep's
+ * records that took. */
+static uint64_t sweep_one(selene_store *store, struct sel_node *node, uint64_t limit) {
     struct sel_node *leaf = leaf_below(node);
-    if (leaf->last_use > node->last_use)
-        sel_tree_touch(store->tree, node, leaf->last_use);
-    else if (!expire(store, leaf))
-        sel_tree_touch(store->tree, node, limit + 1);
+    uint64_t use = leaf->last_use, left;
+    if (use <= node->last_use) {
+        if ((left = expire(store, leaf)) > 0)
+            return left;
+        use = limit + 1;
+    }
+    sel_tree_touch(store->tree, node, use);
+    return 1;
 }
 
 /* At the first sweep after an open that found records. */
@@ -128,9 +135,7 @@ void sel_age_step(selene_store *store) {
     warn_of_clock(store, limit);
     store->sweep_mono_ns = mono;
     struct sel_node *node;
-    for (unsigned i = 0; i < SWEEP_RECORDS; i++) {
+    for (uint64_t count = 0; count < SWEEP_RECORDS; count += sweep_one(store, node, limit))
         if ((node = oldest(store)) == NULL || node->last_use > limit)
             return;
-        sweep_one(store, node, limit);
-    }
 }

@@ -173,6 +173,30 @@ static void test_thinned(void **state) {
     end();
 }
 
+/* 64 records a sweep, those that go along with their leaf included: one leaf more than fits takes its chain along [A1, P6]. */
+static void test_thinned_many(void **state) {
+    const uint64_t length = 10, count = 12;
+    struct sequence chain[12];
+    (void)state;
+    begin(&world_with_rows, 2000, true, DAY);
+    for (uint64_t i = 0; i < count; i++) {
+        sequence_make(&world, &chain[i], 1 + i, 200);
+        for (uint32_t at = 20; at <= 20 * length; at += 20)
+            assert_int_equal(world_publish(&world, &request, &chain[i], at), SELENE_ACCEPTED);
+    }
+    uint64_t all = held(SELENE_TIER_MEMORY);
+    assert_int_equal(all, count * length);
+    pass(2 * DAY);
+    uint64_t gone = expired(SELENE_TIER_MEMORY);
+    assert_true(gone >= 64 && gone < 64 + length);
+    assert_int_equal(held(SELENE_TIER_MEMORY), all - gone);
+    pass(MINUTE);
+    assert_int_equal(held(SELENE_TIER_MEMORY), 0);
+    for (uint64_t i = 0; i < count; i++)
+        sequence_free(&chain[i]);
+    end();
+}
+
 /* A record on disk whose children are in memory alone is used when they are, though nobody restores it: it neither
  * leaves in mid-chain [P6] nor holds the others up. */
 static void test_children_elsewhere(void **state) {
@@ -435,10 +459,13 @@ static void test_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_off),     cmocka_unit_test(test_both_tiers),    cmocka_unit_test(test_many),
-        cmocka_unit_test(test_chain),   cmocka_unit_test(test_jumps),         cmocka_unit_test(test_children_elsewhere),
-        cmocka_unit_test(test_restart), cmocka_unit_test(test_restart_jumps), cmocka_unit_test(test_thinned),
-        cmocka_unit_test(test_pins),    cmocka_unit_test(test_being_read),    cmocka_unit_test(test_random),
+        cmocka_unit_test(test_off),     cmocka_unit_test(test_both_tiers),
+        cmocka_unit_test(test_many),    cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_jumps),   cmocka_unit_test(test_children_elsewhere),
+        cmocka_unit_test(test_restart), cmocka_unit_test(test_restart_jumps),
+        cmocka_unit_test(test_thinned), cmocka_unit_test(test_thinned_many),
+        cmocka_unit_test(test_pins),    cmocka_unit_test(test_being_read),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
