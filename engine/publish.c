@@ -46,17 +46,32 @@ void sel_publish_advance(struct sel_publish *publish, struct sel_node *node) {
         sel_unpin(store, old, old_tier);
 }
 
+static struct sel_draft *last_draft(const struct sel_publish *publish) {
+    const struct sel_list *drafts = &publish->drafts;
+    return sel_list_empty(drafts) ? NULL : SEL_LIST_ENTRY(drafts->prev, struct sel_draft, link);
+}
+
+/* True when all drafts that were given up have ended: the publish goes on from where the first of them began. */
+static bool drop_given_up(struct sel_publish *publish) {
+    struct sel_draft *last;
+    while ((last = last_draft(publish)) != NULL && last->restart) {
+        if (!last->done)
+            return false;
+        sel_draft_free(&last);
+    }
+    publish->restarting = false;
+    return true;
+}
+
 void sel_publish_collect(struct sel_publish *publish) {
     selene_store *store = publish->store;
+    bool again = publish->restarting && !publish->result && !publish->cancelled && drop_given_up(publish);
     while (!sel_list_empty(&publish->drafts)) {
         struct sel_draft *draft = SEL_LIST_ENTRY(publish->drafts.next, struct sel_draft, link);
-        if (!draft->done)
-            return;
+        bool given_up = draft->restart && !publish->result && !publish->cancelled;
+        if (!draft->done || given_up)
+            break;
         int result = publish->result ? publish->result : draft->result;
-        if (draft->restart && !publish->result && !publish->cancelled) {
-            sel_draft_free(&draft);
-            continue;
-        }
         if (result == 0) {
             uint64_t bytes = sel_draft_bytes(store, draft);
             result = sel_draft_insert(draft);
@@ -69,12 +84,11 @@ void sel_publish_collect(struct sel_publish *publish) {
             publish->result = result;
         sel_draft_free(&draft);
     }
-    if (publish->cursor == publish->tokens || publish->result || publish->cancelled) {
+    bool through = publish->cursor == publish->tokens || publish->result || publish->cancelled;
+    if (sel_list_empty(&publish->drafts) && through)
         publish_end(publish);
-    } else if (publish->restarting) {
-        publish->restarting = false;
+    else if (again)
         sel_publish_go_on(publish);
-    }
 }
 
 static void publish_cancel(struct sel_request *request) {
@@ -88,11 +102,6 @@ static void publish_cancel(struct sel_request *request) {
         sel_draft_stop(draft);
     }
     sel_publish_collect(publish);
-}
-
-static struct sel_draft *last_draft(const struct sel_publish *publish) {
-    const struct sel_list *drafts = &publish->drafts;
-    return sel_list_empty(drafts) ? NULL : SEL_LIST_ENTRY(drafts->prev, struct sel_draft, link);
 }
 
 /* Starts drafts until the chain is complete or slots run out. One that is not settled yet comes first. */
