@@ -232,6 +232,45 @@ static void test_drain_cut(void **state) {
     assert_true(some >= 4); /* cut in the middle */
 }
 
+/* [P8]: a chain that cannot be through by the deadline is not started at all: nothing of it is written. */
+static void test_drain_not_started(void **state) {
+    enum { COUNT = 6, TURNS = 3 };
+    static struct sequence chains[COUNT];
+    struct device_request request;
+    uint64_t ticket, chain_bytes = 0;
+    (void)state;
+    begin(&world_with_rows, 400, 0);
+    request_make(&world, &request, 0, 16);
+    for (int i = 0; i <= COUNT; i++) {
+        if (i == 1) /* the segments are there */
+            assert_int_equal(world_drain(&world).drained_written, TURNS);
+        if (i == COUNT)
+            break;
+        sequence_make(&world, &chains[i], (uint64_t)i + 1, 96);
+        for (uint32_t at = 32; at <= 96; at += 32)
+            assert_int_equal(world_publish(&world, &request, &chains[i], at), SELENE_ACCEPTED);
+    }
+    for (struct sel_node *node = world_node(&world, &chains[1], 96); node; node = node->parent)
+        chain_bytes += sel_memory_slots(node->memory) * world.slot_bytes;
+    world.store->write_rate.bytes_per_ns = (double)chain_bytes / 1e6; /* a chain in a millisecond */
+    assert_ok(selene_drain(world.store, world.clock.mono + 2500000, &ticket));
+    struct selene_event event = world_wait(&world, ticket);
+    assert_int_equal(event.result, SELENE_E_DEADLINE);
+    assert_int_equal(event.drained_written, 2 * TURNS);
+    assert_int_equal(event.drained_skipped_deadline, 3 * TURNS);
+    world_close(&world);
+    world_open(&world);
+    assert_int_equal(world_stats(&world).records[SELENE_TIER_DISK], 3 * TURNS);
+    for (int i = 0; i < COUNT; i++) { /* those used last */
+        sequence_prefix(&world, &chains[i]);
+        bool written = i == 0 || i >= COUNT - 2;
+        assert_int_equal(world_restore(&world, &request, &chains[i], 96, NULL), written ? 96 : 0);
+        sequence_free(&chains[i]);
+    }
+    request_free(&world, &request);
+    world_destroy(&world);
+}
+
 /* [P8, T5]: a row that was brought back and is in memory alone belongs to a drain, also with parked records under it. */
 static void test_drain_row(void **state) {
     struct sequence chain, fork, third;
@@ -350,10 +389,11 @@ static void test_drops_said_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_drain_deadline),  cmocka_unit_test(test_drain_small_disk),
-        cmocka_unit_test(test_drain_gives_up),  cmocka_unit_test(test_report_commits),
-        cmocka_unit_test(test_drops_said_once), cmocka_unit_test(test_drain_reasons),
-        cmocka_unit_test(test_drain_cut),       cmocka_unit_test(test_drain_row),
+        cmocka_unit_test(test_drain_deadline),    cmocka_unit_test(test_drain_small_disk),
+        cmocka_unit_test(test_drain_gives_up),    cmocka_unit_test(test_report_commits),
+        cmocka_unit_test(test_drops_said_once),   cmocka_unit_test(test_drain_reasons),
+        cmocka_unit_test(test_drain_cut),         cmocka_unit_test(test_drain_row),
+        cmocka_unit_test(test_drain_not_started),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
