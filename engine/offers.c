@@ -187,8 +187,9 @@ static bool defers(const selene_offers *offers, const struct sel_offers_request 
     return kind == SELENE_CHECKPOINT_MESSAGE && request->prompt_tokens - tokens < offers->page_tokens;
 }
 
-/* The request has come to a checkpoint, with or without snapshot. */
-static void come_to(struct sel_offers_request *request, int kind, uint64_t tokens) {
+/* The request has come to a checkpoint; `there`: it goes on from it, which it does not without snapshot. */
+static void come_to(struct sel_offers_request *request, int kind, uint64_t tokens, bool there) {
+    request->at_terminal = there && kind == SELENE_CHECKPOINT_TERMINAL;
     if (request->state != SEL_OFFERS_PREEMPTED)
         request->state = kind == SELENE_CHECKPOINT_TERMINAL ? SEL_OFFERS_DONE : SEL_OFFERS_RUNNING;
     if (tokens >= request->prompt_tokens)
@@ -236,7 +237,7 @@ int selene_offers_captured(selene_offers *offers, uint64_t request, int kind, ui
     } else if (kind == SELENE_CHECKPOINT_PROMPT) {
         offer_messages(offers, it, true, SELENE_OFFER_NO_SNAPSHOT);
     }
-    come_to(it, kind, tokens);
+    come_to(it, kind, tokens, has_snapshot != 0);
     return leave(offers, answer);
 }
 
@@ -257,7 +258,7 @@ int selene_offers_shared(selene_offers *offers, uint64_t request, int kind, uint
     sel_offers_move(offers, it, node);
     if (!defers(offers, it, kind, tokens))
         offer_deferred(offers, node, it->state == SEL_OFFERS_PREEMPTED ? SELENE_OFFER_PREEMPTED : SELENE_OFFER_SHARED);
-    come_to(it, kind, tokens);
+    come_to(it, kind, tokens, true);
     return leave(offers, answer);
 }
 
@@ -271,7 +272,7 @@ int selene_offers_preempted(selene_offers *offers, uint64_t request, struct sele
     struct sel_offers_request *it = &offers->requests[slot];
     if (it->state == SEL_OFFERS_PREEMPTED)
         return SELENE_E_INVALID;
-    if (it->state == SEL_OFFERS_DONE)
+    if (it->state == SEL_OFFERS_DONE && it->at_terminal)
         offer_deferred(offers, it->at, SELENE_OFFER_PREEMPTED);
     it->state = SEL_OFFERS_PREEMPTED;
     return leave(offers, answer);

@@ -65,6 +65,7 @@ struct sel_offers_request {
     uint32_t next_free;
     uint8_t state; /* enum sel_offers_request_state */
     bool prompt_done;
+    bool at_terminal; /* `at` is its terminal checkpoint: false when that got no snapshot */
 };
 
 struct selene_offers {

@@ -141,6 +141,18 @@ static void o2_a_preempted_requests_terminal_checkpoint_counts_as_resumed(void *
     is_quiet();
 }
 
+/* [O2] The terminal checkpoint and no other: when it got no snapshot, what the request went on from last stays deferred. */
+static void o2_no_terminal_checkpoint_no_offer_at_preemption(void **state) {
+    (void)state;
+    uint64_t none, request = begin(1000, 0);
+    uint64_t message = capture(request, MESSAGE, 990);
+    assert_ok(selene_offers_captured(offers, request, TERMINAL, 995, 0, &none, &answer));
+    assert_ok(selene_offers_preempted(offers, request, &answer));
+    is_quiet();
+    assert_ok(selene_offers_resumed(offers, request, message, &answer));
+    offers_only(message, SELENE_OFFER_RESUMED, 0);
+}
+
 /* [O2] In mid-prefill: the rest of the prompt comes after it. */
 static void o2_preempted_in_the_prompt(void **state) {
     (void)state;
@@ -421,6 +433,7 @@ int main(void) {
         TEST(o1_a_shared_checkpoint_is_offered_for_a_request_that_would_not_defer_it),
         TEST(o2_a_deferred_checkpoint_is_offered_when_resumed),
         TEST(o2_a_preempted_requests_terminal_checkpoint_counts_as_resumed),
+        TEST(o2_no_terminal_checkpoint_no_offer_at_preemption),
         TEST(o2_preempted_in_the_prompt),
         TEST(o2_messages_of_a_cancelled_or_failed_request_are_offered),
         TEST(o2_messages_are_offered_when_the_prompt_got_no_snapshot),

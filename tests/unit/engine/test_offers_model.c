@@ -27,6 +27,7 @@ struct request {
     uint64_t id, prompt_tokens;
     int state, at; /* at: -1 is the top */
     bool prompt_done;
+    int terminal; /* its terminal checkpoint; -1: none, or it got no snapshot */
 };
 
 static struct {
@@ -135,7 +136,8 @@ static bool defers(const struct request *request, int kind, uint64_t tokens) {
            (kind == MESSAGE && request->prompt_tokens - tokens < PAGE);
 }
 
-static void come_to(struct request *request, int kind, uint64_t tokens) {
+static void come_to(struct request *request, int kind, uint64_t tokens, int node) {
+    request->terminal = kind == TERMINAL ? node : -1;
     if (request->state != PREEMPTED)
         request->state = kind == TERMINAL ? DONE : RUNNING;
     request->prompt_done |= tokens >= request->prompt_tokens;
@@ -302,7 +304,7 @@ static void step_captured(void) {
         offer_messages(request, true, SELENE_OFFER_NO_SNAPSHOT);
     }
     if (!expected)
-        come_to(&m.requests[request], kind, tokens);
+        come_to(&m.requests[request], kind, tokens, snapshot ? m.requests[request].at : -1);
     compare(expected, result, selene_offers_captured(m.plain, id, kind, tokens, snapshot, &second, &plain), &answer);
     assert_int_equal(first, second);
     assert_int_equal(first != 0, !expected && snapshot);
@@ -317,7 +319,7 @@ static void do_shared(uint64_t id, int request, int kind, uint64_t checkpoint, i
         it->at = node;
         if (!defers(it, kind, m.nodes[node].tokens))
             offer_deferred(node, it->state == PREEMPTED ? SELENE_OFFER_PREEMPTED : SELENE_OFFER_SHARED);
-        come_to(it, kind, m.nodes[node].tokens);
+        come_to(it, kind, m.nodes[node].tokens, node);
     }
     ON_BOTH(expected, selene_offers_shared, id, kind, checkpoint);
 }
@@ -355,7 +357,7 @@ static void step_preempted(void) {
     int expected = request < 0 ? SELENE_E_NOTFOUND : m.requests[request].state == PREEMPTED ? SELENE_E_INVALID : 0;
     if (!expected) {
         if (m.requests[request].state == DONE)
-            offer_deferred(m.requests[request].at, SELENE_OFFER_PREEMPTED);
+            offer_deferred(m.requests[request].terminal, SELENE_OFFER_PREEMPTED);
         m.requests[request].state = PREEMPTED;
     }
     ON_BOTH(expected, selene_offers_preempted, id);
