@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Slots and ids of requests and checkpoints (offers_priv.h). A slot's generation is odd while it is in use and goes on by
- * one when it is taken and when it is given back, so an old id finds nothing. Freed slots are used again; memory is given
- * back when the whole is destroyed.
+ * one when it is taken and when it is given back, so an old id finds nothing. Freed slots are used again, unless their
+ * generations are used up; memory is given back when the whole is destroyed.
  */
 #include "engine/offers_priv.h"
 
@@ -117,17 +117,19 @@ void sel_offers_request_remove(selene_offers *offers, uint32_t request) {
     offers->nodes[SEL_OFFERS_TOP].requests--;
     while (gone->first != SEL_OFFERS_NONE)
         sel_offers_list_remove(offers, gone->first);
-    gone->generation++;
     gone->state = SEL_OFFERS_FREE;
+    offers->stats.requests--;
+    if (++gone->generation == 0) /* or the first id would come again */
+        return;
     gone->next_free = offers->request_free;
     offers->request_free = request;
-    offers->stats.requests--;
 }
 
 /* Takes a node out for which nothing is left: no snapshot, no request. */
 static void node_free(selene_offers *offers, uint32_t node) {
     sel_offers_order_remove(offers, node);
-    offers->nodes[node].generation++;
+    if (++offers->nodes[node].generation == 0)
+        return;
     offers->nodes[node].next = offers->node_free;
     offers->node_free = node;
 }

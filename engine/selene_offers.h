@@ -30,7 +30,7 @@
  * WHAT IT NEVER CHANGES [O4]: captures, prefill cuts, and what the device keeps or evicts are the engine's. Return values
  * and ids do not depend on `defer`; only answers, reasons and counters do.
  *
- * IDS. Requests and checkpoints get ids here: never 0, and old ones are not used again. 0 stands for "none".
+ * IDS. Requests and checkpoints get ids here: never 0, and old ones are never used again. 0 stands for "none".
  * TOKENS grow along a request: what it captures lies beyond where it is. No call order can do harm: SELENE_E_NOTFOUND for
  * an id that is not known or no longer, SELENE_E_INVALID for what cannot happen in this order; then nothing was changed.
  * COST. O(log n) amortised in the number n of captures that are held; 104 bytes each, and up to as much again
@@ -109,7 +109,8 @@ enum selene_checkpoint_kind {
 SELENE_API int selene_offers_captured(selene_offers *offers, uint64_t request, int kind, uint64_t tokens,
                                       int has_snapshot, uint64_t *checkpoint, struct selene_offers_answer *answer);
 /* The same, where a checkpoint of another request already is (same tokens, computed again): nothing was captured, what
- * the request captures next branches off there. `kind` is what it is to this request; not RESTORED. */
+ * the request captures next branches off there. `kind` is what it is to this request; not RESTORED. "Its request" stays
+ * the one that captured it: how this one ends, or that its prompt gets no snapshot, offers no checkpoint of another. */
 SELENE_API int selene_offers_shared(selene_offers *offers, uint64_t request, int kind, uint64_t checkpoint,
                                     struct selene_offers_answer *answer);
 /* It had to give up its place and will run again (selene_offers_resumed). Its terminal checkpoint, captured before or
