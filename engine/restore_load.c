@@ -150,13 +150,15 @@ void sel_chunk_release(struct sel_chunk *chunk) {
     load_maybe_end(load);
 }
 
-/* Without padding; a packed part's slots hold one share of each piece. */
+/* Without padding, of a packed part one share of each piece: as the estimate counts them [R3]. */
 static uint64_t chunk_bytes(const struct sel_chunk *chunk) {
-    const struct sel_layout *layout = chunk->load->store->layout;
-    uint64_t ranks = layout->desc.rank_count;
-    if (chunk->load->part_kind == SEL_LSM_ROW)
-        return layout->desc.row_bytes * ranks * chunk->count / layout->row_slots;
-    return layout->page_bytes * ranks * chunk->count;
+    const struct sel_load *load = chunk->load;
+    const struct sel_layout *layout = load->store->layout;
+    uint64_t pieces = chunk_end_piece(chunk) - chunk_first_piece(chunk);
+    uint64_t shares = pieces * (load->part.packed ? 1 : layout->desc.rank_count);
+    if (load->part_kind == SEL_LSM_ROW)
+        return layout->desc.row_bytes * shares / layout->row_slots;
+    return layout->page_bytes * shares;
 }
 
 static void chunk_read_done(struct sel_op *op) {
