@@ -333,7 +333,7 @@ static void test_packed_bytes(void **state) {
     (void)state;
     shape.rank_count = 4;
     shape.pages_alike = true;
-    for (uint32_t pages = 1; pages <= 5; pages += 4) {
+    for (uint32_t pages = 1; pages <= 3; pages++) {
         world_init(&world, &shape, 64, 200, true);
         world_disk(&world, 1);
         world_open(&world);
