@@ -2,7 +2,7 @@
  *
  * selene-replay: plays requests through a store and verifies every restored byte.
  *
- *   set the stage (options, layout, trace; nothing is written)
+ *   set the stage (options, layout, trace; nothing is written), listen for whom the counters are
  *   the ideal: the whole workload through an endless cache, without a store
  *   play, in one piece; or up to a restart and on; or in a child up to its crash and on
  *   report; exit code
@@ -220,10 +220,10 @@ int main(int argc, char **argv) {
     if (options.results[0])
         return draw_results(&options);
     int result = replay_stage_open(&run.stage, &options, &run.message);
+    if (result == 0) /* before anything that takes long: the address may be in use */
+        result = metrics_start(&run);
     if (result == 0)
         result = ideal_make(&run);
-    if (result == 0)
-        result = metrics_start(&run);
     if (result == 0)
         result = play(&run);
     sel_metrics_http_stop(&run.metrics);

@@ -82,7 +82,7 @@ static const struct argp_option table[] = {
     {NULL, 0, NULL, 0, "What is played:", 1},
     {"generate", KEY_GENERATE, "KIND", 0, "A built-in workload instead of a trace: agent or conversation", 1},
     {"format", KEY_FORM, "FORM", 0, "Form of TRACE: mooncake, runs or tokens (default: told from its content)", 1},
-    {"requests", KEY_REQUESTS, "N", 0, "The first N requests only (generated: so many, default 600)", 1},
+    {"requests", KEY_REQUESTS, "N", 0, "The first N requests only (agent: so many, default 600)", 1},
     {"sessions", KEY_SESSIONS, "N", 0, "Requests of the first N sessions only", 1},
     {"conversations", KEY_CONVERSATIONS, "N", 0, "conversation: so many, which take turns (default 1)", 1},
     {"turns", KEY_TURNS, "N", 0, "conversation: turns of each (default 170)", 1},
