@@ -224,7 +224,7 @@ SELENE_API int selene_cancel(selene_store *store, uint64_t ticket);
 
 /* Persists what is only in memory, what was used last first, until `deadline_ns` (CLOCK_MONOTONIC; 0: no deadline) [P8].
  * It gives up when nothing was committed for a minute, and keeps what was used later when the disk is too small. One at
- * a time: SELENE_E_RETRY. A DRAIN event reports: its result is 0 when nothing is left in memory alone,
+ * a time: SELENE_E_RETRY. A DRAIN event reports: its result is 0 when nothing of that is left in memory alone,
  * SELENE_E_DEADLINE, SELENE_E_DEGRADED when the disk did not take it, SELENE_E_UNSUPPORTED without a disk. */
 SELENE_API int selene_drain(selene_store *store, uint64_t deadline_ns, uint64_t *ticket);
 
@@ -249,7 +249,7 @@ struct selene_event {
     uint64_t elapsed_ns;               /* since the call */
     uint8_t key[32];                   /* PUBLISH, COMMITTED */
     uint64_t drained_written;          /* DRAIN: records */
-    uint64_t drained_skipped_deadline; /* their chain would not have been through in time */
+    uint64_t drained_skipped_deadline; /* their chain would not have been through in time, or was not */
     uint64_t drained_skipped_failed;   /* a write failed for good, or the disk took nothing */
     uint64_t drained_skipped_parent;   /* an ancestor could not be written */
     uint64_t drained_skipped_room;     /* the disk is too small, and holds what was used later */
