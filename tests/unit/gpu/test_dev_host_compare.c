@@ -367,6 +367,9 @@ static void test_bad_input_is_refused(void **state) {
     REFUSED(false, (planes[3].base = NULL, asked.compare.planes = planes));
     planes[3] = (struct sel_device_plane){.base = nothing, .stride = UINT64_MAX / 2};
     REFUSED(false, asked.compare.planes = planes);
+    planes[3] =
+        (struct sel_device_plane){.base = nothing, .stride = (UINT64_MAX - (uintptr_t)nothing) / (checked.blocks - 1)};
+    REFUSED(false, asked.compare.planes = planes);
     void *rows[2] = {nothing, NULL};
     REFUSED(true, asked.compare.rows = NULL);
     REFUSED(true, asked.compare.rows = rows);

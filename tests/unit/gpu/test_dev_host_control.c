@@ -179,6 +179,7 @@ static void test_bad_pages_are_refused(void **state) {
     REFUSED(SELENE_E_INVALID, checked_item.tokens = 17);
     REFUSED(SELENE_E_INVALID, checked_item.slot = NULL);
     REFUSED(SELENE_E_INVALID, checked_item.slot += 64);
+    REFUSED(SELENE_E_INVALID, checked_item.slot += 2048);
     REFUSED(SELENE_E_INVALID, checked_item.sums = NULL);
     REFUSED(SELENE_E_INVALID, checked.copy.planes = NULL);
     REFUSED(SELENE_E_INVALID, checked.copy.direction = (enum sel_copy_direction)7);
@@ -186,6 +187,13 @@ static void test_bad_pages_are_refused(void **state) {
     REFUSED(SELENE_E_INVALID, (planes[3].base = NULL, checked.copy.planes = planes));
     memcpy(planes, checked.planes, sizeof planes);
     REFUSED(SELENE_E_INVALID, (planes[2].stride = UINT64_MAX / 2, checked.copy.planes = planes));
+    /* The last block begins below the end of the address space and ends beyond it; so does the only one. */
+    planes[2].stride = (UINT64_MAX - (uintptr_t)planes[2].base) / (checked.blocks - 1);
+    REFUSED(SELENE_E_INVALID, checked.copy.planes = planes);
+    planes[2] = (struct sel_device_plane){.base = (void *)(UINTPTR_MAX - 100)};
+    REFUSED(SELENE_E_INVALID, (checked_item.block = 0, checked.copy.block_limit = 1, checked.copy.planes = planes));
+    planes[2] = (struct sel_device_plane){.base = checked.planes[2].base, .stride = UINT64_MAX - 100};
+    REFUSED(SELENE_E_INVALID, (checked.copy.block_limit = 2, checked.copy.planes = planes));
     prepare_page();
     checked.copy.item_count = SIZE_MAX / 2;
     checked.copy.items = NULL;
