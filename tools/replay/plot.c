@@ -24,6 +24,7 @@
 #define TOP          132.0
 #define BOTTOM       56.0
 #define LETTER       6.6 /* width of one, roughly: for legends */
+#define LETTER_BOLD  9.2 /* of a run's name */
 #define LABEL_GAP    13.0
 #define LINES_MAX    2
 #define TICKS_ABOUT  4
@@ -249,11 +250,22 @@ static void line_draw(const struct drawing *drawing, size_t run, size_t panel, s
     svg_text(drawing->file, line ? "bt" : "at", SVG_START, x + 6, y, "%s", text);
 }
 
+/* Cut to what fits into a column; letters are as wide as the wide ones. */
+static void text_draw(const struct drawing *drawing, const char *class, size_t run, double y, double letter,
+                      const char *text) {
+    size_t length = strlen(text), most = (size_t)((LEFT + PANEL_WIDTH + RIGHT) / letter) - 2;
+    bool cut = length > most;
+    if (cut)
+        for (length = most - 3; length > 0 && ((unsigned char)text[length] & 0xc0) == 0x80;) /* not in a character */
+            length--;
+    svg_text(drawing->file, class, SVG_START, run_left(run), y, "%.*s%s", (int)length, text, cut ? "..." : "");
+}
+
 static void run_draw(const struct drawing *drawing, size_t run) {
     const struct plot_run *it = &drawing->runs[run];
-    svg_text(drawing->file, "run", SVG_START, run_left(run), 58, "%s", it->name);
-    svg_text(drawing->file, "soft", SVG_START, run_left(run), 74, "%s", it->about);
-    svg_text(drawing->file, "soft", SVG_START, run_left(run), 90, "%s", it->switches);
+    text_draw(drawing, "run", run, 58, LETTER_BOLD, it->name);
+    text_draw(drawing, "soft", run, 74, LETTER, it->about);
+    text_draw(drawing, "soft", run, 90, LETTER, it->switches);
     for (size_t panel = 0; panel < PANELS; panel++) {
         double last_y = 0;
         axes_draw(drawing, run, panel);

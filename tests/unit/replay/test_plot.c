@@ -87,6 +87,27 @@ static void two_runs_have_one_scale(void **state) {
     plot_run_free(&runs[1]);
 }
 
+/* A name that is too long for its column would be drawn over the next one's. It is cut between characters. */
+static void long_names_are_cut(void **state) {
+    (void)state;
+    struct plot_sample nothing = {0};
+    struct plot_run run = {.samples = &nothing, .count = 1};
+    memset(run.name, 'n', sizeof run.name - 1);
+    memcpy(run.name + 58, "\xc3\xa9", 2);
+    memset(run.about, 'a', sizeof run.about - 1);
+    memset(run.switches, 's', sizeof run.switches - 1);
+    char *text = drawn(&run, 1);
+    assert_int_equal(times(text, "\xc3"), 0);
+    assert_int_equal(times(text, "n...</text>"), 1);
+    assert_int_equal(times(text, "a...</text>"), 1);
+    assert_int_equal(times(text, "s...</text>"), 1);
+    strcpy(run.name, "short");
+    free(text);
+    text = drawn(&run, 1);
+    holds(text, ">short</text>");
+    free(text);
+}
+
 /* No number makes another kind of number out of itself. */
 static void zeros_and_huge_numbers_are_drawn(void **state) {
     (void)state;
@@ -174,9 +195,9 @@ static void text_is_escaped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_runs_have_one_scale), cmocka_unit_test(zeros_and_huge_numbers_are_drawn),
-        cmocka_unit_test(bad_results_are_refused), cmocka_unit_test(files_that_cannot_be_drawn),
-        cmocka_unit_test(text_is_escaped),
+        cmocka_unit_test(two_runs_have_one_scale),    cmocka_unit_test(zeros_and_huge_numbers_are_drawn),
+        cmocka_unit_test(long_names_are_cut),         cmocka_unit_test(bad_results_are_refused),
+        cmocka_unit_test(files_that_cannot_be_drawn), cmocka_unit_test(text_is_escaped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
