@@ -226,11 +226,39 @@ static void test_ahead_of_need(void **state) {
     end();
 }
 
+/* [P2, P3]: of conversations it is the coldest that goes, ancestors included, and these count: not one chain more than is
+ * needed is written, and the latest used ones stay in memory alone. */
+static void test_chains_ahead_of_need(void **state) {
+    enum { TURNS = 4, CHAIN_SLOTS = TURNS * 2 + 3 * 3 };
+    struct selene_event event;
+    uint64_t most = 0;
+    (void)state;
+    begin(300, true, 0);
+    uint64_t target = 2 * world.store->intake_slots;
+    for (int i = 0; i < COUNT; i++)
+        for (uint32_t at = 16; at <= 16 * TURNS; at += 16) {
+            uint64_t room = world.store->slots.free_count + world.store->clean_slots;
+            assert_int_equal(world_publish(&world, &requests[i], &chains[i], at), SELENE_ACCEPTED);
+            most = SEL_MAX(most, world.store->spill_slots);
+            for (int round = 0; round < 300; round++)
+                world_poll(&world, &event, 1);
+            uint64_t now = world.store->slots.free_count + world.store->clean_slots;
+            assert_true(now >= target &&
+                        now <= SEL_MAX(room + 3, target + CHAIN_SLOTS)); /* 3: a row that was thinned */
+        }
+    assert_true(world_stats(&world).spills > 0);
+    assert_true(most > 0 && most <= CHAIN_SLOTS);
+    assert_false(world_node(&world, &chains[COUNT - 1], 16)->tier[SEL_TIER_DISK].present);
+    assert_true(world_node(&world, &chains[0], 64)->tier[SEL_TIER_DISK].present);
+    end();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_pinned),       cmocka_unit_test(test_cancelled),
-        cmocka_unit_test(test_clean_is_room),    cmocka_unit_test(test_staging_beside_parked),
-        cmocka_unit_test(test_failed_load_ends), cmocka_unit_test(test_ahead_of_need),
+        cmocka_unit_test(test_all_pinned),           cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_clean_is_room),        cmocka_unit_test(test_staging_beside_parked),
+        cmocka_unit_test(test_failed_load_ends),     cmocka_unit_test(test_ahead_of_need),
+        cmocka_unit_test(test_chains_ahead_of_need),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
