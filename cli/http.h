@@ -31,7 +31,8 @@ int sel_http_start(struct sel_http **out, const char *address, sel_http_make_pag
                    struct selene_message *message);
 /* "127.0.0.1:9400": where it really listens. */
 const char *sel_http_address(const struct sel_http *http);
-/* Ends all connections; no page is made from here on. NULL-safe. */
+/* Ends all connections; no page is made from here on. NULL-safe. Not in a forked child: the thread is the parent's, and so
+ * is the port once the child has ended or executed something else. */
 void sel_http_stop(struct sel_http **http);
 
 #endif

@@ -145,6 +145,15 @@ static void check_gauges(struct check *check, int tier) {
         fail(check, "packed rows", stats->packed_rows[tier], gauges->packed_rows);
 }
 
+/* What began to use a wave left it, whatever became of it: one left open would be measured as a stall for ever [R3]. */
+static void check_wave(struct check *check, int tier) {
+    const selene_store *store = check->store;
+    const struct sel_wave *wave = &store->wave[tier];
+    bool idle = store->request_count == 0 && sel_list_empty(&store->loads);
+    if (idle && wave->users + wave->running > 0)
+        fail(check, "users and transfers of a wave", wave->users + wave->running, 0);
+}
+
 int sel_store_check(selene_store *store, struct selene_message *message) {
     struct check check = {.store = store, .message = message};
     if (message)
@@ -165,8 +174,10 @@ int sel_store_check(selene_store *store, struct selene_message *message) {
         fail(&check, "clean slots", store->clean_slots, check.clean);
     if (check.parked != store->parked_count)
         fail(&check, "parked records", store->parked_count, check.parked);
-    for (int tier = 0; tier < SEL_TIER_COUNT; tier++)
+    for (int tier = 0; tier < SEL_TIER_COUNT; tier++) {
         check_gauges(&check, tier);
+        check_wave(&check, tier);
+    }
     return check.result;
 }
 
