@@ -13,7 +13,8 @@ Model: DeepSeek-V4-Flash on four ranks, with a row of 15,425,920 bytes a rank at
 are whole pages of 4 KiB, so that small bytes are padded more than large ones; bytes held are counted without padding.
 
 Writes results (JSON), drawings (SVG) and compare.md into OUT, prints the latter, and fails when a byte was wrong, or
-bytes or slots of 1 shrink by less than the goals. --keep: what is in OUT is not played again.
+bytes or slots of 1 shrink by less than the goals. --keep: what is in OUT is not played again, if scale and memory are
+the same.
 """
 import argparse
 import json
@@ -29,21 +30,27 @@ CONVERSATIONS = 32
 MEMORY_ONE = 60 << 30  # at full size: more than the plain run takes, padding included
 
 
-def play(setup, name, *options):
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def play(setup, name, scale, memory, *options):
     """Plays a run in a store of its own and returns its results."""
     path, store = os.path.join(setup.out, name + ".json"), os.path.join(setup.out, name + ".store")
-    if not (setup.keep and os.path.exists(path)):
+    kept = load(path) if setup.keep and os.path.exists(path) else {}
+    if (kept.get("scale"), kept.get("memory_bytes")) != (scale, memory):
         shutil.rmtree(store, ignore_errors=True)
         command = [os.path.join(setup.build, "tools", "selene-replay"), "--generate", "conversation", "--layout", LAYOUT,
                    "--turns", "170", "--context", "130000", "--checkpoints-per-turn", "4", "--disk", store,
-                   "--drain-at-end", "--quiet", "--json", path, *map(str, options)]
+                   "--drain-at-end", "--quiet", "--json", path, "--scale", str(scale), "--memory", str(memory),
+                   *map(str, options)]
         print("compare:", *command, file=sys.stderr, flush=True)
         try:
             subprocess.run(command, check=True)
         finally:
             shutil.rmtree(store, ignore_errors=True)
-    with open(path, encoding="utf-8") as file:
-        return json.load(file)
+    return load(path)
 
 
 def draw(setup, name, *runs):
@@ -104,15 +111,20 @@ def rows(kinds, pairs):
         yield row
 
 
+def wrong_bytes(name, *runs):
+    return [f"{name}{run['wrong_bytes']:,} wrong bytes" for run in runs if run["wrong_bytes"]]
+
+
 def compare_one(setup):
     """The first table, and what missed its goal."""
     pairs, missed = [], []
     for name, options in (("one", ()), ("one-rerender", ("--rerender",))):
         memory = MEMORY_ONE // setup.scale
-        common = ("--sequential", "--scale", setup.scale, "--memory", memory, *options)
+        common = (setup.scale, memory, "--sequential", *options)
         pairs.append((play(setup, name + "-plain", *common, *PLAIN), play(setup, name + "-full", *common)))
         draw(setup, name, name + "-plain", name + "-full")
     for (plain, full), name in zip(pairs, ("", "re-rendered: ")):
+        missed += wrong_bytes(name, plain, full)
         if plain["evictions_by_tier"]["memory"] or full["evictions_by_tier"]["memory"]:
             missed.append(name + "the memory was too small")
         if plain["tokens_hit"] != full["tokens_hit"]:
@@ -120,7 +132,7 @@ def compare_one(setup):
         for what, goal, find in (("bytes in memory", BYTES_GOAL, lambda run: run["held_bytes_by_tier"]["memory"]),
                                  ("bytes on disk", BYTES_GOAL, lambda run: run["held_bytes_by_tier"]["disk"]),
                                  ("slots", SLOTS_GOAL, lambda run: run["slots"]["used"])):
-            if find(plain) < goal * find(full):
+            if not find(full) or find(plain) < goal * find(full):
                 missed.append(f"{name}{what}: {ratio(find(plain), find(full))} times fewer, expected {goal}")
     heads = ("one conversation", "plain", "full", "plain : full", "re-rendered, plain", "re-rendered, full",
              "plain : full")
@@ -129,15 +141,16 @@ def compare_one(setup):
 
 
 def compare_many(setup, plain_one):
-    """The second table. What the plain runs would hold is the one conversation's, times 32, at this scale."""
+    """The second table, and what was wrong. What the plain runs would hold is the one conversation's, times 32."""
     plain_bytes = CONVERSATIONS * plain_one["held_bytes_by_tier"]["memory"] * setup.scale // setup.scale_many
-    common = ("--conversations", CONVERSATIONS, "--scale", setup.scale_many, "--memory", plain_bytes // 10)
+    common = (setup.scale_many, plain_bytes // 10, "--conversations", CONVERSATIONS)
     pair = play(setup, "many-plain", *common, *PLAIN), play(setup, "many-full", *common)
     draw(setup, "many", "many-plain", "many-full")
     heads = (f"{CONVERSATIONS} conversations", "plain", "full", "plain : full")
     return (f"Bytes of pages and rows divided by {setup.scale_many}; a memory of {size(plain_bytes // 10)}, a tenth of the "
             f"{size(plain_bytes)} that the plain records take (as {CONVERSATIONS} times those of one conversation); "
-            f"{pair[0]['concurrency']} requests at a time.\n\n" + table(heads, rows(HELD + PRESSED + HITS, [pair])))
+            f"{pair[0]['concurrency']} requests at a time.\n\n" + table(heads, rows(HELD + PRESSED + HITS, [pair])),
+            wrong_bytes("many: ", *pair))
 
 
 def main():
@@ -150,13 +163,14 @@ def main():
     setup = parser.parse_args()
     os.makedirs(setup.out, exist_ok=True)
     one, missed, plain_one = compare_one(setup)
-    text = one + "\n\n" + compare_many(setup, plain_one) + "\n"
+    many, missed_by_many = compare_many(setup, plain_one)
+    text = one + "\n\n" + many + "\n"
     with open(os.path.join(setup.out, "compare.md"), "w", encoding="utf-8") as file:
         file.write(text)
     print(text, end="")
-    for problem in missed:
+    for problem in missed + missed_by_many:
         print("compare:", problem, file=sys.stderr)
-    return 1 if missed else 0
+    return 1 if missed + missed_by_many else 0
 
 
 if __name__ == "__main__":
