@@ -82,7 +82,7 @@ static void test_both_tiers(void **state) {
     begin(&world_with_rows, 200, true, DAY);
     struct sequence *sequences = many(3, 20);
     assert_int_equal(world_drain(&world).result, 0);
-    pass(DAY - 2 * MINUTE);
+    pass(DAY - MINUTE / 2);
     assert_int_equal(held(SELENE_TIER_MEMORY), 3);
     assert_int_equal(held(SELENE_TIER_DISK), 3);
     assert_int_equal(world_restore(&world, &request, &sequences[1], 20, NULL), 20); /* used again */
@@ -343,6 +343,30 @@ static void test_pins(void **state) {
     end();
 }
 
+/* A record that waits since what is below it is pinned on disk holds up nobody else. */
+static void test_pinned_below(void **state) {
+    struct sequence chain;
+    (void)state;
+    begin(&world_without_rows, 400, true, DAY);
+    sequence_make(&world, &chain, 1, 200);
+    assert_int_equal(world_publish(&world, &request, &chain, 32), SELENE_ACCEPTED);
+    assert_int_equal(world_publish(&world, &request, &chain, 64), SELENE_ACCEPTED);
+    assert_int_equal(world_drain(&world).result, 0);
+    struct sel_node *below = world_node(&world, &chain, 64);
+    sel_memory_detach(world.store, below);
+    sel_pin(world.store, below, SEL_TIER_DISK);
+    struct sequence *others = many(3, 16);
+    pass(2 * DAY);
+    assert_int_equal(held(SELENE_TIER_MEMORY), 1);
+    assert_int_equal(expired(SELENE_TIER_MEMORY), 3);
+    sel_unpin(world.store, below, SEL_TIER_DISK);
+    pass(2 * MINUTE);
+    assert_int_equal(held(SELENE_TIER_MEMORY) + held(SELENE_TIER_DISK), 0);
+    many_free(others, 3);
+    sequence_free(&chain);
+    end();
+}
+
 /* A restore that waits for its caller's event for longer than the maximum age is read to its end. */
 static void test_being_read(void **state) {
     struct selene_event event;
@@ -459,13 +483,13 @@ static void test_random(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_off),     cmocka_unit_test(test_both_tiers),
-        cmocka_unit_test(test_many),    cmocka_unit_test(test_chain),
-        cmocka_unit_test(test_jumps),   cmocka_unit_test(test_children_elsewhere),
-        cmocka_unit_test(test_restart), cmocka_unit_test(test_restart_jumps),
-        cmocka_unit_test(test_thinned), cmocka_unit_test(test_thinned_many),
-        cmocka_unit_test(test_pins),    cmocka_unit_test(test_being_read),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_off),          cmocka_unit_test(test_both_tiers),
+        cmocka_unit_test(test_many),         cmocka_unit_test(test_chain),
+        cmocka_unit_test(test_jumps),        cmocka_unit_test(test_children_elsewhere),
+        cmocka_unit_test(test_restart),      cmocka_unit_test(test_restart_jumps),
+        cmocka_unit_test(test_thinned),      cmocka_unit_test(test_thinned_many),
+        cmocka_unit_test(test_pinned_below), cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_being_read),   cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -113,6 +113,16 @@ static void test_recovers_from_first(void **state) {
     assert_near(sel_cost_time(&cost, 4096, SECOND + 20 * MINUTE), 150e3, 0.05);
 }
 
+/* What is better than the typical does not recover to it. */
+static void test_better_stays(void **state) {
+    struct sel_cost cost;
+    (void)state;
+    sel_cost_init(&cost, 0.5, 150e3);
+    sel_cost_sample(&cost, 4096, 3000, SECOND);
+    assert_near(sel_cost_time(&cost, 4096, SECOND), 3000, 0.01);
+    assert_near(sel_cost_time(&cost, 4096, SECOND + 60 * MINUTE), 3000, 0.01);
+}
+
 static void wave_all(struct sel_wave *wave, struct sel_cost *cost, uint64_t now_ns) {
     uint64_t bytes, ns;
     if (sel_wave_take(wave, now_ns, &bytes, &ns))
@@ -159,6 +169,22 @@ static void test_wave_pauses(void **state) {
     sel_wave_leave(&wave);
     assert_true(sel_wave_take(&wave, 60 * SECOND, &bytes, &ns));
     assert_int_equal(bytes + ns, 0);
+}
+
+/* A second in which nothing came is not forgotten: it counts for what comes then. */
+static void test_wave_without_bytes(void **state) {
+    struct sel_wave wave = {0};
+    uint64_t bytes, ns;
+    (void)state;
+    sel_wave_join(&wave);
+    sel_wave_begin(&wave, 0);
+    sel_wave_end(&wave, 0, 2 * SECOND);
+    assert_false(sel_wave_take(&wave, 2 * SECOND, &bytes, &ns));
+    sel_wave_begin(&wave, 2 * SECOND);
+    sel_wave_end(&wave, MB, 3 * SECOND);
+    assert_true(sel_wave_take(&wave, 3 * SECOND, &bytes, &ns));
+    assert_int_equal(bytes, MB);
+    assert_int_equal(ns, 3 * SECOND);
 }
 
 /* Restores that always overlap are measured all the same. */
@@ -351,6 +377,38 @@ static void test_packed_bytes(void **state) {
     }
 }
 
+/* An estimate is of what is read: pages and row, of what is packed one share [K1]. */
+static void estimate_bytes(bool pages_alike, bool row_alike) {
+    struct world_layout shape = world_with_rows;
+    shape.rank_count = 4;
+    shape.pages_alike = pages_alike;
+    shape.row_alike = row_alike;
+    world_init(&world, &shape, 64, 0, true); /* no warm tier: it stays on disk alone */
+    world_disk(&world, 1);
+    world_open(&world);
+    request_make(&world, &request, 0, 32);
+    sequence_make(&world, &sequence, 1, 200);
+    assert_int_equal(world_publish(&world, &request, &sequence, 3 * shape.page_tokens), SELENE_ACCEPTED);
+    world_reopen(&world, &sequence, 1);
+    slow_restore_of((uint64_t)3 * shape.page_tokens, MS);
+    struct selene_match match;
+    assert_ok(selene_lookup(world.store, sequence.prefix, 200, &match));
+    assert_int_equal(match.tier, SELENE_TIER_DISK);
+    const struct sel_layout *layout = world.store->layout;
+    uint64_t bytes =
+        3 * layout->page_bytes * (pages_alike ? 1 : 4) + layout->desc.row_bytes * (uint64_t)(row_alike ? 1 : 4);
+    assert_int_equal(match.estimate_ns,
+                     sel_cost_time(&world.store->cost[SEL_TIER_DISK], bytes, sel_mono_ns(world.store->clock)));
+    assert_int_equal(match.bytes, 4 * (3 * layout->page_bytes + layout->desc.row_bytes));
+    end();
+}
+
+static void test_estimate_bytes(void **state) {
+    (void)state;
+    for (unsigned alike = 0; alike < 4; alike++)
+        estimate_bytes(alike & 1, alike & 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_known),
@@ -366,6 +424,9 @@ int main(void) {
         cmocka_unit_test(test_event_wait),
         cmocka_unit_test(test_tiers_apart),
         cmocka_unit_test(test_packed_bytes),
+        cmocka_unit_test(test_estimate_bytes),
+        cmocka_unit_test(test_better_stays),
+        cmocka_unit_test(test_wave_without_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
