@@ -33,8 +33,8 @@
  * IDS. Requests and checkpoints get ids here: never 0, and old ones are never used again. 0 stands for "none".
  * TOKENS grow along a request: what it captures lies beyond where it is. No call order can do harm: SELENE_E_NOTFOUND for
  * an id that is not known or no longer, SELENE_E_INVALID for what cannot happen in this order; then nothing was changed.
- * COST. O(log n) amortised in the number n of captures that are held; 104 bytes each, and up to as much again
- * after growing. Memory follows the most that were held at once.
+ * COST. O(log n) amortised in the number n of captures that are held; a single call can take O(n), 0.8 ms for a chain
+ * of 100,000. 104 bytes each, and up to as much again after growing. Memory follows the most that were held at once.
  * THREADS. One at a time.
  */
 #ifndef SELENE_OFFERS_H
