@@ -178,6 +178,9 @@ def case_plot(directory):
     expect_refused(directory, "found a third file", "--plot", drawing, bad, bad, bad)
     expect_refused(directory, "found results to draw and --generate", *small, "--plot", drawing, bad)
     expect_refused(directory, "No such file", *small, "--plot", f"{directory}/none/a.svg")
+    # The drawing forgotten, or in the place of the results: they would be lost.
+    expect_refused(directory, "expected a file to draw into", "--plot", results_file, results_file)
+    expect_refused(directory, "where --json writes already", *small, "--json", drawing, "--plot", drawing)
 
 
 if __name__ == "__main__":

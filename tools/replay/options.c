@@ -349,6 +349,8 @@ static bool is_result(const char *name) {
 /* Files that are named: results to be drawn, or a trace. options->results holds them so far. */
 static void files_check(struct argp_state *state, struct replay_options *options) {
     const char *first = options->results[0], *second = options->results[1];
+    if (options->plot && is_result(options->plot)) /* forgotten before results, which would be lost */
+        argp_error(state, "--plot: found `%s`, expected a file to draw into", options->plot);
     if (options->plot && options->form == SEL_TRACE_UNKNOWN && first && is_result(first) &&
         (second == NULL || is_result(second))) {
         if (options->generate || options->json)
@@ -360,8 +362,8 @@ static void files_check(struct argp_state *state, struct replay_options *options
         argp_error(state, "found a second trace `%s`, expected one", second);
     options->trace = first;
     options->results[0] = NULL;
-    if (options->plot && options->json && strcmp(options->plot, "-") == 0 && strcmp(options->json, "-") == 0)
-        argp_error(state, "--plot: found -, where --json writes already");
+    if (options->plot && options->json && strcmp(options->plot, options->json) == 0)
+        argp_error(state, "--plot: found `%s`, where --json writes already", options->plot);
     options_check(state, options);
 }
 
