@@ -10,6 +10,7 @@ import json
 import os
 import pty
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -165,6 +166,12 @@ def case_results(directory):
                  "retries_abandoned", "evictions_by_tier", "expiries_by_tier", "spills", "drain",
                  "thinned_ideal_hit_ratio", "series", "restore_ms", "recovered_records", "seconds"):
         expect(name in found, f"no {name} in the JSON")
+    with open(f"{common.source}/docs/man/selene-replay.1") as file:
+        page = file.read().replace("\\-", "-")
+    for name in (*found, *found["series"][0]):
+        expect(re.search(rf"\b{name}\b", page), f"selene-replay(1) says nothing of the field {name}")
+    told, known = (set(re.findall(r"--([a-z][a-z-]+)", text)) for text in (page, play("--help")[0]))
+    expect(told == known, f"options in --help or selene-replay(1) only: {told ^ known}")
     for tier in ("memory", "disk"):
         expect({"p50", "p99"} <= set(found["restore_ms"][tier]), "no percentiles")
     expect(found["requests"] == 10 and sorted(os.listdir(directory)) == ["out.json"], "requests, or files left")
