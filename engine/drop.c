@@ -23,18 +23,6 @@ enum sel_tier sel_pin_lowest(selene_store *store, struct sel_node *node) {
     return tier;
 }
 
-static void drop_disk_row(selene_store *store, struct sel_node *node) {
-    struct sel_lsm_record record;
-    struct sel_key *keys = NULL;
-    /* Without the memory to say so the row stays on disk unread, until the record goes. */
-    if (sel_node_describe(store, node, &record, &keys) == 0) {
-        record.has_row = false;
-        sel_lsm_remove_row(store->lsm, &record, &node->disk, NULL);
-    }
-    free(keys);
-    sel_disk_forget_row(store, node);
-}
-
 /* Does what the flags ask for where no pin is in the way; never frees the node. */
 static void leave_tiers(selene_store *store, struct sel_node *node) {
     struct sel_tier_state *memory = &node->tier[SEL_TIER_MEMORY], *disk = &node->tier[SEL_TIER_DISK];
@@ -45,7 +33,7 @@ static void leave_tiers(selene_store *store, struct sel_node *node) {
     if ((node->flags & (SEL_BAD_DISK | SEL_DOOMED)) && disk->present && disk->pins == 0)
         sel_disk_detach(store, node);
     if ((node->flags & SEL_BAD_DISK_ROW) && disk->present && disk->pins == 0)
-        drop_disk_row(store, node);
+        sel_disk_remove_row(store, node); /* without the memory for it: unread, until it is settled again */
     sel_memory_refresh(store, node);
 }
 

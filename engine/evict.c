@@ -104,59 +104,56 @@ struct sel_removal {
     struct sel_list link; /* in store->removals */
     selene_store *store;
     struct sel_location location;
-    struct sel_node
-        *thinned; /* only its row goes: pinned on disk meanwhile, also while a failed one waits. NULL: all */
+    struct sel_node *row_of; /* only its row goes: pinned on disk meanwhile, also while a failed one waits. NULL: all */
+    bool bad;                /* that row: it goes whatever the rule says, and was not thinned */
     bool failed;
 };
 
-static void thinned_end(struct sel_removal *removal) {
+static void row_removal_end(struct sel_removal *removal) {
     sel_list_remove(&removal->link);
-    sel_unpin(removal->store, removal->thinned, SEL_TIER_DISK);
+    sel_unpin(removal->store, removal->row_of, SEL_TIER_DISK);
     free(removal);
 }
 
-static void thinned_done(struct sel_removal *removal, int result) {
+static void row_removed(struct sel_removal *removal, int result) {
     selene_store *store = removal->store;
-    struct sel_node *node = removal->thinned;
+    struct sel_node *node = removal->row_of;
     node->flags &= (uint16_t)~SEL_THINNING_DISK;
-    if (result == 0) {
+    if (result == 0 || (result == SELENE_E_GONE && removal->bad))
         sel_disk_forget_row(store, node);
-        store->stats.rows_thinned[SEL_TIER_DISK]++;
-    }
+    store->stats.rows_thinned[SEL_TIER_DISK] += result == 0 && !removal->bad;
     sel_memory_refresh(store, node);
-    if (result && result != SELENE_E_GONE) { /* usable again, and not counted [T6] */
+    if (result && result != SELENE_E_GONE) { /* a good one is usable again, and not counted [T6] */
         removal->failed = true;
         store->removals_failed++;
         return;
     }
-    thinned_end(removal);
+    row_removal_end(removal);
 }
 
-/* Where the record is now, if its row is still to go. */
-static void thinned_submit(struct sel_removal *removal) {
+/* Where the record is now, if its row is still to go; false: it is not, or there is no memory to say so. */
+static bool row_removal_submit(struct sel_removal *removal) {
     selene_store *store = removal->store;
-    struct sel_node *node = removal->thinned;
+    struct sel_node *node = removal->row_of;
     struct sel_lsm_record record;
     struct sel_key *keys = NULL;
-    int result = SELENE_E_GONE;
+    bool thinned = sel_node_row_readable(node, SEL_TIER_DISK) && sel_thin_wanted(store, node, SEL_TIER_DISK);
     removal->failed = false;
-    if (sel_node_row_readable(node, SEL_TIER_DISK) && sel_thin_wanted(store, node, SEL_TIER_DISK))
-        result = sel_node_describe(store, node, &record, &keys);
-    if (result) {
-        thinned_end(removal);
-        return;
-    }
+    removal->bad = (node->flags & SEL_BAD_DISK_ROW) && sel_node_pages_readable(node, SEL_TIER_DISK);
+    if (!(thinned || removal->bad) || sel_node_describe(store, node, &record, &keys) != 0)
+        return false;
     record.has_row = record.row_replicated = false;
     node->flags |= SEL_THINNING_DISK;
     sel_memory_refresh(store, node); /* a copy there may be the only one now */
     sel_lsm_remove_row(store->lsm, &record, &node->disk, &removal->op);
     free(keys);
+    return true;
 }
 
 static void removal_done(struct sel_op *op) {
     struct sel_removal *removal = SEL_CONTAINER(op, struct sel_removal, op);
-    if (removal->thinned) {
-        thinned_done(removal, op->result);
+    if (removal->row_of) {
+        row_removed(removal, op->result);
         return;
     }
     if (op->result && op->result != SELENE_E_GONE) { /* what is not there any more needs no second try */
@@ -174,8 +171,9 @@ void sel_removals_step(selene_store *store) {
     store->removals_failed = 0;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
-        if (removal->failed && removal->thinned) {
-            thinned_submit(removal);
+        if (removal->failed && removal->row_of) {
+            if (!row_removal_submit(removal))
+                row_removal_end(removal);
         } else if (removal->failed && removal->location.sequence == 0) {
             sel_list_remove(&removal->link); /* given up by the record store itself */
             free(removal);
@@ -192,7 +190,7 @@ void sel_removals_moved(selene_store *store, const struct sel_location *from, co
         return;
     SEL_LIST_FOR_EACH(link, &store->removals) {
         struct sel_removal *removal = SEL_LIST_ENTRY(link, struct sel_removal, link);
-        if (removal->failed && !removal->thinned && removal->location.sequence == from->sequence)
+        if (removal->failed && !removal->row_of && removal->location.sequence == from->sequence)
             removal->location = *to;
     }
 }
@@ -215,13 +213,17 @@ static struct sel_removal *removal_create(selene_store *store, const struct sel_
     return removal;
 }
 
-void sel_disk_thin_row(selene_store *store, struct sel_node *node) {
+void sel_disk_remove_row(selene_store *store, struct sel_node *node) {
     struct sel_removal *removal = removal_create(store, &node->disk);
     if (!removal)
         return; /* the row stays */
-    removal->thinned = node;
-    sel_pin(store, node, SEL_TIER_DISK);
-    thinned_submit(removal);
+    removal->row_of = node;
+    if (row_removal_submit(removal)) {
+        sel_pin(store, node, SEL_TIER_DISK); /* what it submitted completes later */
+        return;
+    }
+    sel_list_remove(&removal->link);
+    free(removal);
 }
 
 static void remove_from_disk(selene_store *store, const struct sel_location *location) {

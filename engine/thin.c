@@ -102,7 +102,7 @@ void sel_thin_settle(selene_store *store, struct sel_node *node) {
     if ((node->flags & SEL_THIN_DISK) && node->tier[SEL_TIER_DISK].pins == 0) {
         node->flags &= (uint16_t)~SEL_THIN_DISK;
         if (sel_node_row_readable(node, SEL_TIER_DISK) && sel_thin_wanted(store, node, SEL_TIER_DISK))
-            sel_disk_thin_row(store, node);
+            sel_disk_remove_row(store, node);
         sel_memory_refresh(store, node);
     }
 }

@@ -334,6 +334,47 @@ static void test_bad_disk_row(void **state) {
     end();
 }
 
+static void add_blocks(void *context, struct sel_node *node) {
+    uint64_t *bytes = context;
+    *bytes += (uint64_t)SEL_BLOCK_BYTES * (node->disk.pages_blocks + node->disk.row_blocks);
+}
+
+/* [R4, D5, T6]: the transaction that removes a bad row fails: it is tried again, and nothing of the row stays charged
+ * when another was written. */
+static void test_bad_disk_row_stays_named(void **state) {
+    struct sequence sequence;
+    (void)state;
+    begin(1, 400);
+    sequence_make(&world, &sequence, 1, 200);
+    grow(&sequence, 8, 24);
+    assert_int_equal(world_drain(&world).result, 0);
+    settle();
+    struct sel_node *node = world_node(&world, &sequence, 24);
+    sel_pin(world.store, node, SEL_TIER_DISK);
+    sel_copy_failed(world.store, node, SEL_TIER_DISK, SEL_LSM_ROW, SELENE_E_CORRUPT);
+    sel_catalog_sim_fail(world.catalog_sim, 1, 0, SELENE_E_IO);
+    sel_unpin(world.store, node, SEL_TIER_DISK);
+    struct sel_lsm_stats lsm;
+    sel_lsm_get_stats(world.store->lsm, &lsm);
+    for (uint64_t i = 0, before = lsm.transactions; i < 1000 && lsm.transactions == before; i++) {
+        poll_some(1);
+        sel_lsm_get_stats(world.store->lsm, &lsm);
+        assert_false(sel_node_row_readable(node, SEL_TIER_DISK));
+    }
+    assert_int_equal(world_drain(&world).drained_written, 1);
+    settle();
+    assert_true(disk_row(&sequence, 24));
+    assert_int_equal(node->tier[SEL_TIER_DISK].pins, 0);
+    assert_int_equal(world_stats(&world).rows_thinned[SELENE_TIER_DISK], 0);
+    uint64_t bytes = 0;
+    sel_tree_visit(world.store->tree, add_blocks, &bytes);
+    assert_int_equal(world_stats(&world).disk_live_bytes, bytes);
+    world_reopen(&world, &sequence, 1);
+    assert_int_equal(world_restore(&world, &request, &sequence, 30, NULL), 24);
+    sequence_free(&sequence);
+    end();
+}
+
 /* [P4]: a row write that fails is tried once more; then the row is given up, and the record is not. */
 static void test_row_write_fails(void **state) {
     struct sequence sequence;
@@ -398,6 +439,7 @@ int main(void) {
         cmocka_unit_test(test_brought_back_without_memory),
         cmocka_unit_test(test_cancelled_without_memory),
         cmocka_unit_test(test_bad_disk_row),
+        cmocka_unit_test(test_bad_disk_row_stays_named),
         cmocka_unit_test(test_row_write_fails),
         cmocka_unit_test(test_parked_row_is_written),
     };
