@@ -153,12 +153,18 @@ def compare_many(setup, plain_one):
             wrong_bytes("many: ", *pair))
 
 
+def divisor(text):
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"found {text}, expected 1 or more")
+    return int(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build")
     parser.add_argument("out")
-    parser.add_argument("--scale", type=int, default=16)
-    parser.add_argument("--scale-many", type=int, default=256)
+    parser.add_argument("--scale", type=divisor, default=16)
+    parser.add_argument("--scale-many", type=divisor, default=256)
     parser.add_argument("--keep", action="store_true")
     setup = parser.parse_args()
     os.makedirs(setup.out, exist_ok=True)
