@@ -145,6 +145,36 @@ static void test_backends_agree(void **state) {
     free(from);
 }
 
+/* Beyond 64 KiB only the last block is fetched for as a scattered one is: both parts, with a place that follows and without,
+ * on whole lines and off them. */
+static void test_long_planes_agree(void **state) {
+    (void)state;
+    enum { BLOCKS = 40, BYTES = BLOCKS * SEL_CHECKSUM_BLOCK };
+    static _Alignas(64) uint8_t to[64 + BYTES + GUARD];
+    static const size_t sizes[] = {15 * 4096, 16 * 4096, 16 * 4096 + 1000, 17 * 4096, 17 * 4096 + 63, BYTES};
+    static const uint8_t guard[GUARD];
+    const struct sel_xxh3 *list[4];
+    uint64_t expected[BLOCKS], got[BLOCKS];
+    uint8_t *from = pattern_bytes(BYTES + 1);
+    size_t count = backends(list);
+    for (size_t i = 0; i < count * SEL_COUNT(sizes) * 2 * 2 * 2; i++) {
+        const struct sel_xxh3 *code = list[i / 8 / SEL_COUNT(sizes)];
+        size_t bytes = sizes[i / 8 % SEL_COUNT(sizes)];
+        const uint8_t *source = from + i / 4 % 2;
+        uint8_t *target = to + (i / 2 % 2 ? 24 : 0);
+        memset(to, 0, sizeof to);
+        memset(got, 0, sizeof got);
+        sel_xxh3_portable.plane(expected, source, bytes);
+        code->copy_plane(got, target, source, bytes, i % 2 ? from : NULL);
+        sel_copy_fence();
+        assert_memory_equal(got, expected, sel_checksum_blocks(bytes) * sizeof got[0]);
+        assert_memory_equal(target, source, bytes);
+        assert_memory_equal(target + bytes, guard, GUARD);
+        assert_memory_equal(to, guard, (size_t)(target - to));
+    }
+    free(from);
+}
+
 static void test_hash64_backends_agree(void **state) {
     (void)state;
     const struct sel_xxh3 *list[4];
@@ -229,6 +259,7 @@ int main(void) {
         cmocka_unit_test(test_golden_checksums),
         cmocka_unit_test(test_golden_hashes),
         cmocka_unit_test(test_backends_agree),
+        cmocka_unit_test(test_long_planes_agree),
         cmocka_unit_test(test_hash64_backends_agree),
         cmocka_unit_test(test_a_flipped_bit_shows),
         cmocka_unit_test(test_the_best_backend_is_chosen),
