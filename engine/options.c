@@ -9,8 +9,6 @@
 
 #define SEL_ACTIVE_REQUESTS_MAX 65536
 #define SEL_PAGE_GROUP_MAX      65536
-#define SEL_WORKER_THREADS_MAX  256
-#define SEL_SPARE_ROWS_MAX      64 /* each commit looks at so many ancestors */
 /* Room for one small page segment and one row segment, what is kept ahead, and the index: below, nothing would ever be
  * written and the empty index alone could exceed the limit [D6]. */
 #define SEL_DISK_LIMIT_MIN (UINT64_C(4) << 20)
@@ -73,12 +71,15 @@ int sel_options_check(const struct selene_options *options, struct selene_messag
     if (options->page_group > SEL_PAGE_GROUP_MAX)
         return sel_fail(message, SELENE_E_INVALID, "page_group: %" PRIu32 ", expected at most %d", options->page_group,
                         SEL_PAGE_GROUP_MAX);
-    if (options->worker_threads > SEL_WORKER_THREADS_MAX)
+    if (options->worker_threads > SELENE_WORKER_THREADS_MAX)
         return sel_fail(message, SELENE_E_INVALID, "worker_threads: %" PRIu32 ", expected at most %d",
-                        options->worker_threads, SEL_WORKER_THREADS_MAX);
-    if (options->spare_rows > SEL_SPARE_ROWS_MAX)
+                        options->worker_threads, SELENE_WORKER_THREADS_MAX);
+    if (options->spare_rows > SELENE_SPARE_ROWS_MAX)
         return sel_fail(message, SELENE_E_INVALID, "spare_rows: %" PRIu32 ", expected at most %d", options->spare_rows,
-                        SEL_SPARE_ROWS_MAX);
+                        SELENE_SPARE_ROWS_MAX);
+    if (!(options->prefill_tokens_per_s >= 0)) /* also what is no number */
+        return sel_fail(message, SELENE_E_INVALID, "prefill_tokens_per_s: %g, expected at least 0",
+                        options->prefill_tokens_per_s);
     if (options->durability != SELENE_RELAXED && options->durability != SELENE_STRICT)
         return sel_fail(message, SELENE_E_INVALID, "durability: %d, expected SELENE_RELAXED (0) or SELENE_STRICT (1)",
                         options->durability);

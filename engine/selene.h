@@ -84,6 +84,9 @@ struct selene_plane_memory {
     uint64_t stride_bytes;
 };
 
+#define SELENE_SPARE_ROWS_MAX     64 /* each commit looks at so many ancestors */
+#define SELENE_WORKER_THREADS_MAX 256
+
 struct selene_options {
     size_t struct_bytes; /* set by selene_options_init: tells a header from another library's */
     const struct selene_layout *layout;
@@ -103,11 +106,11 @@ struct selene_options {
     int disk_threads_only;      /* do not try io_uring */
 
     uint32_t page_group;     /* pages a record of a layout without rows [L6]; 0: 16 */
-    uint32_t worker_threads; /* 0: as many as processors, at most 8 */
+    uint32_t worker_threads; /* at most SELENE_WORKER_THREADS_MAX; 0: as many as processors, at most 8 */
 
     /* A record that has exactly one child and is not a root gives its row up and goes on carrying pages [T1]; publishing
      * at it again brings the row back [T5]. So many of them nearest to each leaf keep theirs [T8], since clients often
-     * take the last message back; 0: none; at most 64; selene_options_init sets 1. */
+     * take the last message back; 0: none; at most SELENE_SPARE_ROWS_MAX; selene_options_init sets 1. */
     uint32_t spare_rows;
     int no_thinning; /* for comparison: every row is kept */
     int no_packing;  /* for comparison: identical ranks are stored one by one [K1] */

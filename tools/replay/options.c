@@ -14,7 +14,6 @@
 #define TURNS_MAX         65536
 #define CONTEXT_MAX       SEL_TRACE_REQUEST_TOKENS_MAX
 #define CHECKPOINTS_MAX   64
-#define SPARE_ROWS_MAX    1024                 /* the walk down from a record is that long */
 #define AGE_SECONDS_MAX   UINT64_C(3153600000) /* a hundred years: in nanoseconds it fits 64 bits */
 static const char tool_and_version[] =
     "selene-replay " VERSION(SELENE_VERSION_MAJOR, SELENE_VERSION_MINOR, SELENE_VERSION_PATCH);
@@ -220,7 +219,7 @@ static error_t parse_store(int key, const char *text, struct argp_state *state, 
         options->page_group = (uint32_t)sel_cli_number(state, "page-group", text, 1, SELENE_PAGE_TOKENS_MAX);
         return 0;
     case KEY_SPARE_ROWS:
-        options->spare_rows = (uint32_t)sel_cli_number(state, "spare-rows", text, 0, SPARE_ROWS_MAX);
+        options->spare_rows = (uint32_t)sel_cli_number(state, "spare-rows", text, 0, SELENE_SPARE_ROWS_MAX);
         return 0;
     case KEY_NO_THIN:
         options->no_thin = true;
@@ -235,7 +234,7 @@ static error_t parse_store(int key, const char *text, struct argp_state *state, 
         options->max_age_seconds = sel_cli_number(state, "max-age", text, 0, AGE_SECONDS_MAX);
         return 0;
     case KEY_THREADS:
-        options->threads = (uint32_t)sel_cli_number(state, "threads", text, 1, 1024);
+        options->threads = (uint32_t)sel_cli_number(state, "threads", text, 1, SELENE_WORKER_THREADS_MAX);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -5,6 +5,7 @@
 #include "tests/unit/engine/world.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -46,7 +47,9 @@ static void test_bad_options(void **state) {
     BAD(world.options.host_budget_bytes = 4096, "host_budget_bytes");
     BAD(world.options.max_active_requests = 1 << 20, "max_active_requests");
     BAD(world.options.page_group = 1 << 20, "page_group");
-    BAD(world.options.spare_rows = 65, "spare_rows");
+    BAD(world.options.spare_rows = SELENE_SPARE_ROWS_MAX + 1, "spare_rows");
+    BAD(world.options.prefill_tokens_per_s = -1, "prefill_tokens_per_s");
+    BAD(world.options.prefill_tokens_per_s = (double)NAN, "prefill_tokens_per_s");
     BAD(world.options.worker_threads = 1000, "worker_threads");
     BAD(world.options.durability = 7, "durability");
     BAD(world.options.disk_directory = "", "disk_directory");
