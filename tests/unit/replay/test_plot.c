@@ -87,6 +87,86 @@ static void two_runs_have_one_scale(void **state) {
     plot_run_free(&runs[1]);
 }
 
+/* ---- reading a drawing back ---- */
+
+struct tick {
+    double place, number;
+};
+
+/* The next number on an axis: a text with this anchor. `place` is x for numbers below the drawing, y for those beside it. */
+static const char *next_tick(const char *at, const char *anchor, const char *place, struct tick *tick) {
+    char start[64];
+    snprintf(start, sizeof start, "<text class=\"soft\" text-anchor=\"%s\"", anchor);
+    if ((at = strstr(at, start)) == NULL)
+        return NULL;
+    tick->place = strtod(strstr(at, place) + strlen(place), NULL);
+    at = strchr(at, '>') + 1;
+    tick->number = strtod(at, NULL);
+    return at;
+}
+
+/* The next line's points are at these numbers of both axes. */
+static const char *line_is_at(const char *at, const struct tick x[2], const struct tick y[2], const double (*points)[2],
+                              size_t count) {
+    at = strstr(at, "points=\"");
+    assert_non_null(at);
+    at += strlen("points=\"");
+    for (size_t i = 0; i < count; i++, at = strchr(at, ' ') + 1)
+        for (int axis = 0; axis < 2; axis++) {
+            const struct tick *tick = axis ? y : x;
+            double each = (tick[1].place - tick[0].place) / (tick[1].number - tick[0].number);
+            double expected = tick[0].place + (points[i][axis] - tick[0].number) * each;
+            double found = strtod(axis ? strchr(at, ',') + 1 : at, NULL);
+            if (found < expected - 0.2 || found > expected + 0.2)
+                fail_msg("point %zu, axis %d: found %.1f, expected %.1f", i, axis, found, expected);
+        }
+    assert_int_equal(*at, '"'); /* and no more */
+    return at;
+}
+
+/* Every axis begins at 0, ends above the largest value, and each value lies where the numbers beside the axis say; KiB are
+ * 1,024 bytes. */
+static void values_lie_where_the_axes_say(void **state) {
+    (void)state;
+    struct plot_run run;
+    struct selene_message message;
+    assert_ok(read_text(&run, GOOD, &message));
+    char *text = drawn(&run, 1);
+    static const struct {
+        size_t lines;
+        double points[2][2][2]; /* [line][sample]: request, value */
+        double most;
+        const char *last[2];
+    } expected[4] = {
+        {1, {{{5, 7}, {9, 2}}}, 8, {">2</text>"}},
+        {1, {{{5, 3000 / 1024.0}, {9, 5000 / 1024.0}}}, 5, {">5000 B</text>"}},
+        {2, {{{5, 10 / 1024.0}, {9, 20 / 1024.0}}, {{5, 4}, {9, 8}}}, 8, {">20 B</text>", ">8192 B</text>"}},
+        {1, {{{5, 40}, {9, 75}}}, 100, {">75.00 %</text>"}}};
+    struct tick x[2], y[2], next;
+    const char *across = next_tick(text, "middle", " x=\"", &x[0]), *at = text;
+    assert_non_null(across);
+    assert_non_null(next_tick(across, "middle", " x=\"", &x[1]));
+    assert_int_equal((int)x[0].number, 0);
+    for (size_t panel = 0; panel < 4; panel++) {
+        const char *line = strstr(at, "<polyline"), *tick = next_tick(at, "end", " y=\"", &y[0]);
+        tick = next_tick(tick, "end", " y=\"", &y[1]);
+        next = y[1];
+        for (; tick != NULL && tick < line; tick = next_tick(tick, "end", " y=\"", &next))
+            y[1] = next;
+        assert_int_equal((int)y[0].number, 0);
+        assert_int_equal((int)y[1].number, (int)expected[panel].most);
+        assert_int_equal((int)(y[0].place - y[1].place + 0.5), 130); /* the axis fills its panel */
+        y[0].place -= 4, y[1].place -= 4; /* from the line that letters stand on to their middle */
+        for (size_t i = 0; i < expected[panel].lines; i++) {
+            at = line_is_at(at, x, y, expected[panel].points[i], 2);
+            const char *last = strstr(at, expected[panel].last[i]);
+            assert_true(last != NULL && last < strstr(at, "</text>"));
+        }
+    }
+    free(text);
+    plot_run_free(&run);
+}
+
 /* A name that is too long for its column would be drawn over the next one's. It is cut between characters. */
 static void long_names_are_cut(void **state) {
     (void)state;
@@ -156,6 +236,9 @@ static void bad_results_are_refused(void **state) {
     refused("{\"series\": [{\"request\": 1, \"slots_used\": 1, \"held_bytes_by_tier\": {\"memory\": 1, \"disk\": 1}, "
             "\"disk_allocated_bytes\": 1, \"tokens_in\": 5, \"tokens_hit\": 6}]}",
             "field `series[0].tokens_hit`: found 6");
+    refused("{\"series\": [" SAMPLE ", {\"request\": 9, \"slots_used\": 1, \"held_bytes_by_tier\": {\"memory\": 1, "
+            "\"disk\": 1}, \"disk_allocated_bytes\": 1, \"tokens_in\": 100, \"tokens_hit\": 39}]}",
+            "field `series[1].tokens_hit`: found 39");
 }
 
 static void files_that_cannot_be_drawn(void **state) {
@@ -195,9 +278,10 @@ static void text_is_escaped(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_runs_have_one_scale),    cmocka_unit_test(zeros_and_huge_numbers_are_drawn),
-        cmocka_unit_test(long_names_are_cut),         cmocka_unit_test(bad_results_are_refused),
-        cmocka_unit_test(files_that_cannot_be_drawn), cmocka_unit_test(text_is_escaped),
+        cmocka_unit_test(two_runs_have_one_scale), cmocka_unit_test(zeros_and_huge_numbers_are_drawn),
+        cmocka_unit_test(long_names_are_cut),      cmocka_unit_test(values_lie_where_the_axes_say),
+        cmocka_unit_test(bad_results_are_refused), cmocka_unit_test(files_that_cannot_be_drawn),
+        cmocka_unit_test(text_is_escaped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
