@@ -39,7 +39,7 @@ uint64_t sel_age_time_s(const selene_store *store, uint64_t use) {
 }
 
 uint64_t sel_age_deadline_ns(const selene_store *store) {
-    if (store->options.max_age_ns == 0 || store->drain) /* a drain is not disturbed */
+    if (store->options.max_age_ns == 0 || store->drain || store->closing) /* a drain is not disturbed */
         return UINT64_MAX;
     return store->sweep_mono_ns ? store->sweep_mono_ns + SWEEP_NS : 0;
 }
@@ -129,7 +129,7 @@ static void warn_of_clock(selene_store *store, uint64_t limit) {
 
 void sel_age_step(selene_store *store) {
     uint64_t mono = sel_mono_ns(store->clock), max_age = store->options.max_age_ns;
-    if (mono < sel_age_deadline_ns(store) || store->closing)
+    if (mono < sel_age_deadline_ns(store))
         return;
     uint64_t now = sel_age_now(store), limit = now > max_age ? now - max_age : 0;
     warn_of_clock(store, limit);
