@@ -250,8 +250,8 @@ void sel_disk_set_row(selene_store *store, struct sel_node *node, struct sel_loc
     node->flags |= packed ? SEL_DISK_ROW_PACKED : 0;
     sel_node_count(store, node, SEL_TIER_DISK, 1);
     sel_memory_refresh(store, node);
-    /* Its hold ended while it was on its way; what memory is going to bring may be the fork that it came for. */
-    if (location.row && sel_thin_wanted(store, node, SEL_TIER_DISK) && sel_thin_ahead(store, node))
+    /* Its hold ended while it was on its way. */
+    if (location.row && sel_thin_wanted(store, node, SEL_TIER_DISK))
         node->flags |= SEL_THIN_DISK;
 }
 

@@ -103,6 +103,7 @@ static int row_committed(struct sel_spill *spill) {
     if (node->disk.pages == 0) /* given up by the record store, and about to leave */
         return SELENE_E_GONE;
     sel_disk_set_row(store, node, sel_lsm_write_location(spill->write), spill->row_packed);
+    sel_thin_written(store, node);
     ((struct sel_memory *)node->memory)->write_failures = 0;
     return 0;
 }

@@ -290,6 +290,8 @@ bool sel_thin_ahead(const selene_store *store, const struct sel_node *node);
 /* `node` was just committed in `tier`: releases its parent's fork hold there and thins what its coming has made interior
  * above it, at once or when the last pin goes. */
 void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tier tier);
+/* The row was written by itself, and memory, where the node is pinned, may have kept it for that only. */
+void sel_thin_written(selene_store *store, struct sel_node *node);
 /* Does what SEL_THIN_ flags ask for where no pin is in the way: part of sel_settle. */
 void sel_thin_settle(selene_store *store, struct sel_node *node);
 /* A row came back by a publish at a thinned key: holds it in all tiers. */

@@ -10,6 +10,9 @@
  *                                                               disk: SEL_THINNING_DISK, not usable, until the index says
  *                                                               "no row"; counted then; usable again if that fails [T6]
  *
+ * So a fork's row is neither lost nor written twice, in whatever order the records of its sides are written and evicted.
+ * Once the disk has a row that memory kept for it, memory goes by its own children (sel_thin_written).
+ *
  * A row in memory that the disk lacks is parked, unless the disk will not keep it once it has all records that memory
  * has: the same rule, asked of all children (sel_thin_ahead). So the memory copies of the nearest ancestors are refreshed
  * when a record comes or goes.
@@ -62,7 +65,13 @@ static bool superfluous(const selene_store *store, const struct sel_node *node, 
     return true;
 }
 
+/* The rule of a tier [T1], and what one tier knows for the other: a fork of which the disk has one side only, since
+ * memory has not brought the other yet, or which memory sees one side of, since the other has left it. The disk waits
+ * until it sees the fork; memory keeps the row for the disk while that lacks it. */
 bool sel_thin_wanted(const selene_store *store, const struct sel_node *node, enum sel_tier tier) {
+    bool fork = children(node, VIEW_ALL) > 1;
+    if (fork && (tier == SEL_TIER_DISK || !sel_node_row_readable(node, SEL_TIER_DISK)))
+        return false;
     return superfluous(store, node, (enum view)tier);
 }
 
@@ -82,6 +91,11 @@ void sel_thin_committed(selene_store *store, struct sel_node *node, enum sel_tie
         }
         sel_memory_refresh(store, at);
     }
+}
+
+void sel_thin_written(selene_store *store, struct sel_node *node) {
+    if (row_is_there(node, SEL_TIER_MEMORY) && sel_thin_wanted(store, node, SEL_TIER_MEMORY))
+        node->flags |= SEL_THIN_MEMORY;
 }
 
 /* Records left, so that what the disk is going to keep may have changed for those above. */

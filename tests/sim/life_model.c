@@ -54,10 +54,20 @@ static int children(const struct life_model *model, int node, enum life_tier tie
     return count;
 }
 
+/* One side of a fork may be in one tier only: the disk waits for the other, and memory keeps the row for the disk. */
+static bool waits_for_fork(const struct life_model *model, int node, enum life_tier tier) {
+    int sides = 0;
+    for (int i = 0; i < model->count; i++)
+        sides += model->nodes[i].parent == node;
+    return sides > 1 && (tier == LIFE_DISK || !model->nodes[node].row[LIFE_DISK]);
+}
+
 bool life_thins(const struct life_model *model, int node, enum life_tier tier) {
     const struct life_node *record = &model->nodes[node];
     int below = -1;
     if (!model->thins || record->parent < 0 || record->hold[tier] || children(model, node, tier, &below) != 1)
+        return false;
+    if (waits_for_fork(model, node, tier))
         return false;
     /* Is it one of the spare rows of the leaf at the end of the unbranched chain under it? */
     for (uint32_t i = 0; i < model->spare_rows; i++) {

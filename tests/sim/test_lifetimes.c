@@ -150,23 +150,19 @@ static void mark_evaluated(const struct life_model *model, int node, bool *evalu
 }
 
 /* Everything is on disk now. A row went there with its record or after it; where a commit below made it one that nobody
- * resumes at, it is gone. Where memory had thinned it before, it depends on the order of the commits. */
-static void drain_row(struct run *run, int index, bool evaluated) {
+ * resumes at, it is gone. Memory may have kept one that was written by itself for the disk only. */
+static void drain_row(struct run *run, int index, bool evaluated, bool was_there) {
     struct life_node *node = &run->model.nodes[index];
-    const struct sel_node *real = life_node(&run->life, &node->key, node->tokens);
-    assert_non_null(real);
     if (life_thins(&run->model, index, LIFE_DISK)) {
         node->row[LIFE_DISK] &= !evaluated;
-    } else if (node->row[LIFE_MEMORY]) {
+    } else if (node->row[LIFE_MEMORY] && !node->row[LIFE_DISK]) {
         node->row[LIFE_DISK] = true;
-    } else {
-        assert_true(has_disk_row(real) <= node->row[LIFE_DISK]);
-        node->row[LIFE_DISK] = has_disk_row(real);
+        node->row[LIFE_MEMORY] = !(was_there && life_thins(&run->model, index, LIFE_MEMORY));
     }
 }
 
 static void drain(struct run *run) {
-    static bool evaluated[LIFE_NODES_MAX];
+    static bool evaluated[LIFE_NODES_MAX], was_there[LIFE_NODES_MAX];
     if (!run->life.disk || !run->life.warm)
         return;
     struct selene_event event = world_drain(&run->life.world);
@@ -175,7 +171,8 @@ static void drain(struct run *run) {
     memset(evaluated, 0, sizeof evaluated);
     for (int i = 0; i < run->model.count; i++) {
         struct life_node *node = &run->model.nodes[i];
-        if (node->present[LIFE_DISK])
+        was_there[i] = node->present[LIFE_DISK];
+        if (was_there[i])
             continue;
         node->present[LIFE_DISK] = true;
         mark_evaluated(&run->model, i, evaluated);
@@ -183,7 +180,7 @@ static void drain(struct run *run) {
             run->model.nodes[node->parent].hold[LIFE_DISK] = false;
     }
     for (int i = 0; i < run->model.count; i++)
-        drain_row(run, i, evaluated[i]);
+        drain_row(run, i, evaluated[i], was_there[i]);
 }
 
 /* A removal of a row that was not committed when the power went did not happen. */

@@ -132,13 +132,13 @@ static void spill(struct sel_node *node) {
     assert_int_equal(result, 0);
 }
 
-/* [T5, P8]: the fork commits before the older child does, so that the disk sees an only child for a while: the row is on
- * disk in the end all the same, since memory keeps it parked until then. */
+/* [T5, P8]: the fork commits before the older child does, so that the disk sees an only child for a while: the row is
+ * written once all the same, and stays. */
 static void test_fork_commits_first(void **state) {
     struct sequence a, b;
     (void)state;
-    for (uint32_t spare = 0; spare <= 1; spare++) {
-        begin(spare, 400);
+    for (int turn = 0; turn < 4; turn++) {
+        begin(turn % 2, 400);
         sequence_make(&world, &a, 1, 200);
         sequence_fork(&world, &b, &a, 16, 2, 200);
         grow(&a, 8, 40);
@@ -146,14 +146,18 @@ static void test_fork_commits_first(void **state) {
         spill(node);
         assert_false(disk_row(&a, 16));
         publish(&a, 16);
+        if (turn < 2) /* the row is there before the fork */
+            spill(node);
         grow(&b, 24, 40);
         spill(world_node(&world, &b, 40));
         settle();
         assert_int_equal(node->tier[SEL_TIER_DISK].children, 1);
-        assert_int_equal(node->tier[SEL_TIER_MEMORY].parked, !disk_row(&a, 16));
+        assert_true(disk_row(&a, 16));
+        assert_false(node->tier[SEL_TIER_MEMORY].parked);
         assert_int_equal(world_drain(&world).result, 0);
         settle();
         assert_int_equal(world.store->parked_count, 0);
+        assert_int_equal(world_stats(&world).rows_thinned[SELENE_TIER_DISK], 0);
         assert_true(disk_row(&a, 16));
         reopen(&a);
         sequence_prefix(&world, &b);
@@ -163,6 +167,33 @@ static void test_fork_commits_first(void **state) {
         sequence_free(&b);
         end();
     }
+}
+
+/* [T1, P3]: memory thinned the record when it had one child; the fork resumed through the disk's row, and commits there
+ * before that child: the row stays, since both sides are known. */
+static void test_fork_has_row_on_disk_only(void **state) {
+    struct sequence a, b;
+    (void)state;
+    begin(0, 400);
+    sequence_make(&world, &a, 1, 200);
+    sequence_fork(&world, &b, &a, 16, 2, 200);
+    grow(&a, 8, 16);
+    assert_int_equal(world_drain(&world).result, 0);
+    publish(&a, 24);
+    assert_false(memory_row(&a, 16));
+    assert_int_equal(world_lookup(&world, &b, 24, NULL), 16);
+    publish(&b, 24);
+    spill(world_node(&world, &b, 24));
+    settle();
+    assert_int_equal(world_node(&world, &a, 16)->tier[SEL_TIER_DISK].children, 1);
+    assert_true(disk_row(&a, 16));
+    assert_int_equal(world_drain(&world).result, 0);
+    settle();
+    assert_true(disk_row(&a, 16));
+    assert_int_equal(world_restore(&world, &request, &b, 23, NULL), 16);
+    sequence_free(&a);
+    sequence_free(&b);
+    end();
 }
 
 /* [T5]: a record that memory does not have comes back with its pages, and only its row is written. */
@@ -185,6 +216,37 @@ static void test_brought_back_from_disk(void **state) {
     assert_int_equal(world_restore(&world, &request, &sequence, 47, NULL), 40);
     sequence_free(&sequence);
     end();
+}
+
+/* [T5, T2]: memory has the only row, and of the children none but the fork: that one's coming does not take the row away
+ * before the disk has it, which will keep it. Then memory goes by its own children. */
+static void test_brought_back_for_a_fork(void **state) {
+    struct sequence a, b;
+    (void)state;
+    for (uint32_t spare = 0; spare <= 1; spare++) {
+        begin(spare, 400);
+        sequence_make(&world, &a, 1, 200);
+        sequence_fork(&world, &b, &a, 40, 2, 200);
+        grow(&a, 8, 80);
+        world_reopen(&world, &a, 1);
+        sequence_prefix(&world, &b);
+        publish(&a, 40);
+        grow(&b, 48, 64);
+        struct sel_node *node = world_node(&world, &a, 40);
+        assert_int_equal(node->tier[SEL_TIER_MEMORY].children, 1);
+        assert_true(memory_row(&a, 40));
+        assert_true(node->tier[SEL_TIER_MEMORY].parked);
+        assert_int_equal(world_lookup(&world, &a, 47, NULL), 40);
+        assert_int_equal(world_drain(&world).result, 0);
+        settle();
+        assert_true(disk_row(&a, 40));
+        assert_false(memory_row(&a, 40));
+        assert_int_equal(world_restore(&world, &request, &a, 47, NULL), 40);
+        assert_int_equal(world_restore(&world, &request, &b, 47, NULL), 40);
+        sequence_free(&a);
+        sequence_free(&b);
+        end();
+    }
 }
 
 /* [T5]: while the removal is on its way the key is not Present, and the row that is brought is not lost with it; nor
@@ -434,7 +496,9 @@ int main(void) {
         cmocka_unit_test(test_hold_ends_on_the_way),
         cmocka_unit_test(test_brought_back),
         cmocka_unit_test(test_fork_commits_first),
+        cmocka_unit_test(test_fork_has_row_on_disk_only),
         cmocka_unit_test(test_brought_back_from_disk),
+        cmocka_unit_test(test_brought_back_for_a_fork),
         cmocka_unit_test(test_brought_back_meanwhile),
         cmocka_unit_test(test_brought_back_without_memory),
         cmocka_unit_test(test_cancelled_without_memory),
