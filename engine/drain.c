@@ -154,6 +154,11 @@ void sel_drain_dropped(selene_store *store, struct sel_node *top) {
             event->drained_skipped_parent++;
 }
 
+void sel_drain_row_dropped(selene_store *store) {
+    store->drain->progress_ns = sel_mono_ns(store->clock);
+    store->drain->request.event.drained_skipped_failed++;
+}
+
 /* ---- the end ---- */
 
 static struct sel_node *find(const struct sel_drain *drain, const struct sel_drain_leaf *leaf) {

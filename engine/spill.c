@@ -146,6 +146,13 @@ static void drop_record(selene_store *store, struct sel_node *node) {
     sel_doom(store, node);
 }
 
+/* Nor can this row be; nobody resumes at it any more, but the pages are on disk, and what is under it stays. */
+static void drop_row(selene_store *store, struct sel_node *node) {
+    if (store->drain)
+        sel_drain_row_dropped(store);
+    node->flags |= SEL_BAD_MEMORY_ROW;
+}
+
 static void spill_done(struct sel_spill *spill) {
     selene_store *store = spill->store;
     struct sel_node *node = spill->node;
@@ -173,7 +180,7 @@ static void spill_done(struct sel_spill *spill) {
     if (spill->parent_pinned)
         sel_unpin(store, spill->parent, SEL_TIER_DISK);
     if (drop && spill->row_only)
-        node->flags |= SEL_BAD_MEMORY_ROW; /* nobody resumes at it; the pages are there */
+        drop_row(store, node);
     else if (drop)
         drop_record(store, node);
     if (spill->row_only)
@@ -341,7 +348,7 @@ static int spill_start(selene_store *store, struct sel_node *node, const struct 
         sel_unpin(store, spill->parent, SEL_TIER_DISK);
     spill_free(spill);
     if (result == SELENE_E_OVERSIZE && row_only)
-        node->flags |= SEL_BAD_MEMORY_ROW;
+        drop_row(store, node);
     else if (result == SELENE_E_OVERSIZE)
         drop_record(store, node);
     if (row_only)

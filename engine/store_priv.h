@@ -362,6 +362,7 @@ void sel_drain_committed(selene_store *store, uint64_t bytes);
 void sel_drain_again(selene_store *store); /* a spill failed and is to be tried again */
 /* This record, and with it those under it, is about to be dropped since it cannot be written. */
 void sel_drain_dropped(selene_store *store, struct sel_node *node);
+void sel_drain_row_dropped(selene_store *store); /* the same of a row alone */
 
 int sel_store_check(selene_store *store, struct selene_message *message);
 

@@ -437,7 +437,8 @@ static void test_bad_disk_row_stays_named(void **state) {
     end();
 }
 
-/* [P4]: a row write that fails is tried once more; then the row is given up, and the record is not. */
+/* [P4, P8]: a row write that fails is tried once more; then the row is given up, and the record is not. The drain says
+ * so. */
 static void test_row_write_fails(void **state) {
     struct sequence sequence;
     (void)state;
@@ -451,7 +452,10 @@ static void test_row_write_fails(void **state) {
         ((struct sel_memory *)node->memory)->write_failures = (uint8_t)twice;
         struct sel_disk_fault fault = {.action = SEL_DISK_FAULT_FAIL, .kinds = 1u << SEL_DISK_WRITE, .countdown = 1};
         sel_disk_fault_arm(world.disk, &fault);
-        assert_int_equal(world_drain(&world).result, 0);
+        struct selene_event event = world_drain(&world);
+        assert_int_equal(event.result, twice ? SELENE_E_DEGRADED : 0);
+        assert_int_equal(event.drained_written, !twice);
+        assert_int_equal(event.drained_skipped_failed, twice);
         settle();
         assert_int_equal(fault.hits, 1);
         sel_disk_fault_clear(world.disk);
