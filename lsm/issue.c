@@ -24,6 +24,8 @@ static void end_pieces(struct sel_lsm *lsm, struct sel_list *pieces, int result)
     }
 }
 
+void sel_issue_none(struct sel_part *part, int error) { end_pieces(part->write->lsm, &part->pieces, error); }
+
 /* `batch` is freed here, before anything that may start more. */
 static void batch_done(struct sel_lsm_io *io, int result) {
     struct batch *batch = SEL_CONTAINER(io, struct batch, io);
@@ -104,7 +106,7 @@ void sel_issue_part(struct sel_part *part) {
     if (part->segment == NULL)
         return;
     if (part->write->state == SEL_WRITE_FAILED) {
-        end_pieces(part->write->lsm, &part->pieces, part->write->error);
+        sel_issue_none(part, part->write->error);
         return;
     }
     while (header || !sel_list_empty(&part->pieces)) {

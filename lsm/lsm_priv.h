@@ -365,6 +365,8 @@ bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_
 /* write.c, issue.c */
 void sel_issue_deferred(struct sel_lsm *lsm);
 void sel_issue_part(struct sel_part *part);
+/* Data that was not issued yet ends with `error`. */
+void sel_issue_none(struct sel_part *part, int error);
 void sel_write_headers(struct sel_lsm_write *write, const uint64_t *page_sums, const uint64_t *row_sums);
 int sel_write_start(struct sel_lsm *lsm, struct sel_lsm_write *write); /* reserves; E_NOSPACE, E_RETRY, ... */
 void sel_write_fail(struct sel_lsm_write *write, int error);

@@ -254,8 +254,10 @@ void sel_part_drop(struct sel_part *part) {
 void sel_write_settle(struct sel_lsm_write *write) {
     if (write->state != SEL_WRITE_FAILED || write->ios > 0)
         return;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        sel_issue_none(&write->part[i], write->error); /* before its finish, also in the middle of that */
         sel_part_drop(&write->part[i]);
+    }
     if (write->op && write->finished) {
         struct sel_op *op = write->op;
         write->op = NULL;
