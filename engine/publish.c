@@ -346,6 +346,7 @@ static int publish_begin(selene_store *store, const struct sel_prefix *prefix, u
     store->event_waits += publish->wait != NULL;
     sel_request_begin(store, &publish->request, SELENE_EVENT_PUBLISH, publish_cancel);
     *ticket = publish->request.event.ticket;
+    sel_publish_collect(publish); /* a draft that failed with nothing in flight has ended already */
     return 0;
 }
 

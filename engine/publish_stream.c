@@ -121,20 +121,25 @@ void sel_stream_check(struct sel_stream *stream) {
     }
 }
 
-static void stream_step(struct sel_stream *stream) {
+/* As many as there is room for. What fails is the draft's result. */
+static void start_windows(struct sel_stream *stream) {
     struct sel_draft *draft = stream->draft;
     int result = 0;
     while (!result && !draft->result && stream->next < total_pieces(stream) &&
            stream->window_count < SEL_STREAM_WINDOWS)
         result = sel_window_start(stream);
-    if (result && result != SELENE_E_RETRY && !draft->result) {
+    if (result && result != SELENE_E_RETRY)
         draft->result = result;
-        sel_stream_check(stream);
-    }
 }
 
 void sel_streams_step(selene_store *store) {
-    SEL_LIST_FOR_EACH(link, &store->streaming) { stream_step(SEL_LIST_ENTRY(link, struct sel_stream, link)); }
+    SEL_LIST_FOR_EACH(link, &store->streaming) {
+        struct sel_stream *stream = SEL_LIST_ENTRY(link, struct sel_stream, link);
+        bool failed = stream->draft->result != 0; /* then its windows end it */
+        start_windows(stream);
+        if (!failed && stream->draft->result)
+            sel_stream_check(stream);
+    }
 }
 
 void sel_stream_cancel(struct sel_draft *draft) {
@@ -234,8 +239,12 @@ int sel_stream_begin(struct sel_draft *draft) {
         return result == SELENE_E_NOSPACE || result == SELENE_E_DEGRADED ? SELENE_E_RETRY : result;
     stream->pages.packed = draft->pages_packed;
     stream->row.packed = draft->row_packed;
+    start_windows(stream);
+    if (draft->result && stream->window_count == 0) { /* nothing was started whose end would end it */
+        sel_lsm_write_abandon(&stream->write);
+        return draft->result;
+    }
     sel_list_add_tail(&store->streaming, &stream->link);
-    stream_step(stream);
     return 0;
 }
 

@@ -263,12 +263,13 @@ void sel_piece_reserve(struct sel_piece *piece) {
 }
 
 void sel_piece_read_ahead(struct sel_piece *piece) {
-    if (sel_node_tier(piece->node, piece->part) != SEL_TIER_DISK || piece_buffers(piece))
+    if (sel_node_tier(piece->node, piece->part) != SEL_TIER_DISK)
         return;
+    int result = piece_buffers(piece);
     piece->hold = true;
     piece->source = SEL_TIER_DISK;
     move_pin(piece, SEL_TIER_DISK);
-    if (sel_load_attach_kept(piece) == 0) {
+    if (!result && sel_load_attach_kept(piece) == 0) {
         wave_join(piece);
         piece->state = SEL_PIECE_BUSY;
         return;
