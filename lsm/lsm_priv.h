@@ -359,6 +359,9 @@ size_t sel_space_removals(const struct sel_lsm *lsm);  /* that may be in one tra
 bool sel_space_room(const struct sel_lsm *lsm, uint64_t bytes);
 /* The segment in which an extent of so many bytes fits; E_RETRY, E_NOSPACE. Reserving takes it. */
 int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy, struct sel_segment **out);
+/* No room: an open segment in which nothing is left is given up, also one of the other kind. Where few segments are all
+ * that the limit allows, it may be what keeps the last room. */
+void sel_space_seal_dead(struct sel_lsm *lsm);
 void sel_space_reserve(struct sel_part *part, struct sel_segment *segment);
 bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_t row_bytes);
 

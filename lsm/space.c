@@ -102,6 +102,14 @@ static bool may_take(const struct sel_lsm *lsm, const struct sel_segment *segmen
     return !lsm->no_punch || sel_space_room(lsm, ahead_missing(lsm, -1));
 }
 
+void sel_space_seal_dead(struct sel_lsm *lsm) {
+    for (int kind = 0; kind < 2; kind++) {
+        struct sel_segment *open = lsm->lane[kind].open;
+        if (open && open->end > SEL_DISK_BLOCK && open->live_blocks + open->pending_blocks == 0)
+            sel_segment_seal(open);
+    }
+}
+
 int sel_space_find(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes, bool copy, struct sel_segment **out) {
     struct sel_lane *lane = &lsm->lane[kind];
     lane->used = true;

@@ -167,6 +167,8 @@ static int reserve(struct sel_lsm_write *write) {
     for (uint8_t i = 0; i < 2 && !rc; i++)
         if (bytes[i])
             rc = sel_space_find(lsm, i, bytes[i], false, &segment[i]);
+    if (rc == SELENE_E_NOSPACE)
+        sel_space_seal_dead(lsm);
     if (rc)
         return rc;
     for (int i = 0; i < 2; i++)
