@@ -224,10 +224,11 @@ int sel_draft_insert(struct sel_draft *draft) {
     selene_store *store = publish->store;
     struct sel_node_spec spec;
     int result;
-    if (publish->parent && (publish->parent->flags & SEL_DOOMED))
-        return SELENE_E_GONE;
-    if (draft->stream)
+    bool doomed = publish->parent && (publish->parent->flags & SEL_DOOMED);
+    if (draft->stream && (!doomed || publish->thinned)) /* a row on disk is its record's, and goes with it */
         return sel_stream_insert(draft);
+    if (doomed)
+        return SELENE_E_GONE;
     struct sel_node *node = sel_tree_find(store->tree, store->layout->ns, &draft->key, draft->tokens);
     if (node) {
         result = refill(draft, node);

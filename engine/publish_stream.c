@@ -349,6 +349,8 @@ static int insert_row(struct sel_draft *draft, struct sel_node *node, struct sel
         return SELENE_E_GONE;
     sel_thin_hold(node);
     sel_disk_set_row(store, node, location, draft->row_packed);
+    if (!sel_node_pages_readable(node, SEL_TIER_DISK)) /* it leaves, and the row with it */
+        return SELENE_E_GONE;
     store->stats.rows_brought_back++;
     return 0;
 }
