@@ -19,7 +19,7 @@ foreach(tool selene-replay selene-bench)
 endforeach()
 file(GLOB selene_pages CONFIGURE_DEPENDS docs/man/*.1)
 install(FILES ${selene_pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES LICENSE CHANGELOG.md docs/examples/minimal.c docs/examples/layout.json
+install(FILES LICENSE CHANGELOG.md docs/examples/minimal.c docs/examples/offers.c docs/examples/layout.json
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 set(package_dir ${CMAKE_CURRENT_BINARY_DIR}/package)

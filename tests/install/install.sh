@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # install.sh BUILD SOURCE CC CMAKE: installs into a scratch prefix, moves it (nothing may depend on where it was), and
-# builds and runs the example against it: with pkg-config shared and static, and with find_package both ways.
+# builds and runs the first example against it, with pkg-config shared and static and with find_package both ways, and the
+# second one, which needs the other header, too.
 set -eu
 build=$1 source=$2 cc=$3 cmake=$4
 scratch=$(mktemp -d "$build/install-test.XXXXXX")
@@ -31,6 +32,8 @@ run "pkg-config, shared" env LD_LIBRARY_PATH="$libdir" "$scratch/shared"
 "$cc" "$example" $(pkg-config --cflags selene) "$libdir/libselene.a" \
     $(pkg-config --static --libs selene | sed 's/-lselene//') -o "$scratch/static"
 run "pkg-config, static" "$scratch/static"
+"$cc" "$(dirname "$example")/offers.c" $(pkg-config --cflags --libs selene) -o "$scratch/offers"
+env LD_LIBRARY_PATH="$libdir" "$scratch/offers" >"$scratch/out" || { cat "$scratch/out"; exit 1; }
 
 mkdir "$scratch/consumer"
 cat >"$scratch/consumer/CMakeLists.txt" <<LISTS
