@@ -14,7 +14,8 @@
  *     selene_poll                      drives everything and returns events; wait on selene_event_fd in between
  *     selene_drain, selene_close
  *
- * docs/examples/minimal.c is a whole engine of that kind. Numbers such as [P1] are those of docs/RULES.md.
+ * docs/examples/minimal.c is a whole engine of that kind; offers.c is one with several checkpoints a turn, which also uses
+ * selene_offers.h. Numbers such as [P1] are those of docs/RULES.md.
  *
  * THREADS. A store belongs to one thread at a time: all calls on it and its prefixes must be serialised by the
  * caller. The store's own helper threads (copies and hashes, disk, catalogue commits) are created at open and call
@@ -115,7 +116,7 @@ struct selene_options {
     int no_thinning; /* for comparison: every row is kept */
     int no_packing;  /* for comparison: identical ranks are stored one by one [K1] */
 
-    uint64_t max_age_ns; /* records unused for so long expire [A1]; 0: never */
+    uint64_t max_age_ns; /* records unused for so long expire, at most 64 a minute [A1]; 0: never */
     /* How fast the caller computes a prefix, tokens a second [R3]: look-ups whose restore is estimated slower than that
      * are declined. 0: never. */
     double prefill_tokens_per_s;
@@ -128,7 +129,7 @@ struct selene_options {
     void *log_context;
     int log_level;
 };
-/* Zeroes everything but struct_bytes, log_level and spare_rows, which become 1. Call it first. */
+/* Zeroes everything but struct_bytes, and log_level and spare_rows, which become 1. Call it first. */
 SELENE_API void selene_options_init(struct selene_options *options);
 
 /* Opens a store. SELENE_E_INVALID for a bad option (the message names it, its value and the limit); SELENE_E_IN_USE
@@ -195,9 +196,9 @@ SELENE_API int selene_restore(selene_store *store, const selene_prefix *prefix, 
                               const struct selene_device_state *state, uint64_t *ticket);
 
 enum selene_publish_answer {
-    SELENE_ACCEPTED = 0, /* a PUBLISH event follows; device memory is read until then */
+    SELENE_ACCEPTED = 0, /* a PUBLISH event follows; device memory is read until then, see below */
     SELENE_PRESENT = 1,  /* already held; its use was refreshed; no event */
-    SELENE_RETRY = 2,    /* not now: see `reason`; offer it again later; no event */
+    SELENE_RETRY = 2,    /* not now: see `reason`; offer it again after a poll; no event */
     SELENE_OVERSIZE = 3, /* can never be held; no event */
 };
 enum selene_retry_reason {
@@ -214,7 +215,9 @@ struct selene_publish_result {
 };
 /* Offers the state at `tokens` tokens of the prefix. The store picks the deepest ancestor it holds and copies what lies
  * beyond it [P1]. Layouts without rows keep whole pages only: `tokens` is rounded down to a page boundary, 0 pages:
- * Present. Returns 0 with an answer, or an error (bad arguments). */
+ * Present. Of the pages only the bytes valid at `tokens` tokens are read (struct selene_plane): entries of later tokens
+ * may be written meanwhile, also into the last page. A plane that is not divisible by token, and the row, must stay as
+ * they are until the event. Returns 0 with an answer, or an error (bad arguments). */
 SELENE_API int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t tokens,
                               const struct selene_device_state *state, struct selene_publish_result *result);
 /* The caller gives a retried publish up: counted by reason. */

@@ -2,6 +2,9 @@
  *
  * Which checkpoints an engine offers to the host at all; installed beside selene.h. For an inference scheduler.
  *
+ * For layouts with rows: without, every page boundary can be resumed at, and the engine simply publishes. docs/examples/
+ * offers.c is a whole engine that uses it.
+ *
  * An engine captures several checkpoints a turn as snapshots in device memory (at message boundaries, at the end of the
  * prompt, at the end of the reply), and later requests resume at one of them. Copying each to the host would be waste.
  * This object is told what happens and answers which checkpoints to publish now. It decides and does nothing else: no
@@ -64,9 +67,10 @@ enum selene_offer_reason {
     SELENE_OFFER_NO_SNAPSHOT = 5, /* its prompt capture got none */
     SELENE_OFFER_SHARED = 6,      /* another request came by that would not defer it */
     SELENE_OFFER_HEIR = 7,        /* a branch point below an offered checkpoint that was compacted */
-    SELENE_OFFER_HELD = 8,        /* came from the host: there is nothing to publish */
+    SELENE_OFFER_HELD = 8,        /* came from the host: nothing to publish, never in an answer */
 };
-/* One checkpoint to publish now. Its snapshot must stay (pin it) until the PUBLISH event. */
+/* One checkpoint to publish now. Its snapshot must stay (pin it) until the PUBLISH event, or while the engine keeps a
+ * publish that the store answered with Retry. Nothing needs to be said here of what became of it. */
 struct selene_offer {
     uint64_t checkpoint;
     uint64_t tokens;
@@ -80,7 +84,7 @@ struct selene_offer {
     int reason; /* enum selene_offer_reason */
 };
 struct selene_offers_answer {
-    const struct selene_offer *offers; /* ancestors first; valid until the next call on the same object */
+    const struct selene_offer *offers; /* ancestors first; valid until the next call that takes an answer */
     size_t count;
     uint64_t heir; /* selene_offers_compacted only; 0: none */
 };
@@ -101,7 +105,8 @@ enum selene_checkpoint_kind {
     SELENE_CHECKPOINT_PROMPT = 2,   /* exactly prompt_tokens */
     SELENE_CHECKPOINT_TERMINAL = 3, /* the reply ends, or the request is about to be preempted, anywhere. Nothing can be
                                        captured after it until the request was preempted and resumed */
-    SELENE_CHECKPOINT_RESTORED = 4, /* a record of the host was restored here: counts as offered */
+    SELENE_CHECKPOINT_RESTORED = 4, /* a record of the host was restored here: counts as offered. After begin, or after
+                                       resumed with 0 when the request was preempted */
 };
 /* The request came to `tokens` tokens and a checkpoint was captured there. has_snapshot 0: device memory had no room for
  * it; `*checkpoint` becomes 0, and the request goes on. A prompt capture without snapshot offers the pinned deferred
