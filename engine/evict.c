@@ -226,7 +226,7 @@ void sel_disk_remove_row(selene_store *store, struct sel_node *node) {
     free(removal);
 }
 
-static void remove_from_disk(selene_store *store, const struct sel_location *location) {
+void sel_disk_remove(selene_store *store, const struct sel_location *location) {
     struct sel_removal *removal = removal_create(store, location);
     /* Without memory for a second try the removal has one. */
     sel_lsm_remove(store->lsm, location, removal ? &removal->op : NULL);
@@ -235,7 +235,7 @@ static void remove_from_disk(selene_store *store, const struct sel_location *loc
 void sel_disk_detach(selene_store *store, struct sel_node *node) {
     sel_node_count(store, node, SEL_TIER_DISK, -1);
     if (node->disk.pages) /* else the record store gave it up itself */
-        remove_from_disk(store, &node->disk);
+        sel_disk_remove(store, &node->disk);
     sel_tree_remove_from(store->tree, node, SEL_TIER_DISK);
     node->disk = (struct sel_location){0};
     node->flags &= (uint16_t) ~(SEL_BAD_DISK | SEL_BAD_DISK_ROW | SEL_THIN_DISK | SEL_HOLD_DISK |

@@ -33,7 +33,7 @@ void sel_stream_free(struct sel_stream **out) {
     SEL_CHECK(stream->window_count == 0);
     if (stream->committed && !stream->kept) { /* nobody may find it after a restart either */
         struct sel_location location = sel_lsm_write_location(stream->write);
-        sel_lsm_remove(stream->draft->publish->store->lsm, &location, NULL);
+        sel_disk_remove(stream->draft->publish->store, &location);
     }
     if (stream->write)
         sel_lsm_write_free(&stream->write);
@@ -337,7 +337,7 @@ static int insert_twin(struct sel_draft *draft, struct sel_node *node, struct se
         return SELENE_E_RETRY; /* other pages: ours cannot take its place */
     sel_node_count(store, node, SEL_TIER_DISK, -1);
     place(draft, node, location);
-    sel_lsm_remove(store->lsm, &other, NULL);
+    sel_disk_remove(store, &other);
     return 0;
 }
 

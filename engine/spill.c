@@ -83,7 +83,7 @@ static int committed(struct sel_spill *spill) {
     if (result) { /* no memory to know of it: then it must not be there */
         node->disk = (struct sel_location){0};
         node->flags &= (uint16_t) ~(SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
-        sel_lsm_remove(store->lsm, &location, NULL);
+        sel_disk_remove(store, &location);
         return result;
     }
     sel_node_count(store, node, SEL_TIER_DISK, 1);

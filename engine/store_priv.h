@@ -274,6 +274,8 @@ void sel_doom(selene_store *store, struct sel_node *node);
 /* Does what the flags ask for and pins allow; frees the node when no tier holds it. */
 void sel_settle(selene_store *store, struct sel_node *node);
 void sel_disk_detach(selene_store *store, struct sel_node *node); /* the record leaves disk; the node stays */
+/* What no node names leaves disk; tried again when its transaction fails. */
+void sel_disk_remove(selene_store *store, const struct sel_location *location);
 /* The record has another row there. The caller holds a pin there, or settles. */
 void sel_disk_set_row(selene_store *store, struct sel_node *node, struct sel_location location, bool packed);
 void sel_disk_forget_row(selene_store *store, struct sel_node *node); /* its row is not there any more */
