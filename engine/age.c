@@ -118,9 +118,13 @@ static uint64_t sweep_one(selene_store *store, struct sel_node *node, uint64_t l
     return 1;
 }
 
-/* At the first sweep after an open that found records. */
-static void warn_of_clock(selene_store *store, uint64_t limit) {
-    if (store->sweep_mono_ns == 0 && store->use_counter && store->use_counter <= limit)
+static uint64_t age_limit(const selene_store *store) {
+    uint64_t now = sel_age_now(store), max_age = store->options.max_age_ns;
+    return now > max_age ? now - max_age : 0;
+}
+
+void sel_age_recovered(selene_store *store) {
+    if (store->options.max_age_ns && store->use_counter && store->use_counter <= age_limit(store))
         sel_log_warning(&store->log,
                         "by the clock all records are older than the maximum age of %" PRIu64
                         " s: they leave, %d a minute",
@@ -128,11 +132,10 @@ static void warn_of_clock(selene_store *store, uint64_t limit) {
 }
 
 void sel_age_step(selene_store *store) {
-    uint64_t mono = sel_mono_ns(store->clock), max_age = store->options.max_age_ns;
+    uint64_t mono = sel_mono_ns(store->clock);
     if (mono < sel_age_deadline_ns(store))
         return;
-    uint64_t now = sel_age_now(store), limit = now > max_age ? now - max_age : 0;
-    warn_of_clock(store, limit);
+    uint64_t limit = age_limit(store);
     store->sweep_mono_ns = mono;
     struct sel_node *node;
     for (uint64_t count = 0; count < SWEEP_RECORDS; count += sweep_one(store, node, limit))

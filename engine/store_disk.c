@@ -85,8 +85,10 @@ int sel_store_open_disk(selene_store *store, const struct sel_store_env *env, st
     if (!result)
         result = sel_lsm_open(&store->lsm, &config, sel_recover_visit, sel_recover_moved, store, message);
     sel_tree_load_end(store->tree);
-    if (!result)
+    if (!result) {
         sel_thin_recovered(store);
+        sel_age_recovered(store);
+    }
     return result;
 }
 

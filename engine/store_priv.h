@@ -308,6 +308,7 @@ void sel_thin_recovered(selene_store *store);
 
 /* ---- age.c, cost.c ---- */
 void sel_age_init(selene_store *store);
+void sel_age_recovered(selene_store *store); /* says so when all that was found is too old */
 /* The clock of uses: the wall clock's time at open, going on with the monotonic clock. */
 uint64_t sel_age_now(const selene_store *store);
 /* A time of use as the wall clock has it now, in seconds: for the index. */
