@@ -25,7 +25,7 @@
 #define SEL_READER_MAGIC UINT32_C(0x52445231)
 
 #define SEL_SEGMENT_BYTES_DEFAULT (UINT64_C(256) << 20)
-#define SEL_SEGMENT_BYTES_MIN     (UINT64_C(1) << 20) /* what a small limit is cut into at least */
+#define SEL_SEGMENT_BYTES_MIN     (UINT64_C(512) << 10) /* so that the smallest limit has room for more than four */
 #define SEL_GROUP_BYTES_DEFAULT   (UINT64_C(64) << 20)
 /* A preallocated file takes a few blocks more than its size, for the file system's own map of it. */
 #define SEL_SEGMENT_OVERHEAD (UINT64_C(16) << 10)

@@ -101,8 +101,34 @@ static void test_limits(void **state) {
     }
 }
 
+/* [D6, P1]: in the smallest limit there is room for a chain of small records, and none of them leaves for room that is
+ * kept ahead and cannot be had. */
+static void test_smallest_limit(void **state) {
+    const struct world_layout *shapes[] = {&world_with_rows, &world_without_rows};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        world_init(&world, shapes[i % 2], 64, i < 2 ? 0 : 40, true);
+        world_disk(&world, 1);
+        world.env.segment_bytes = 0; /* as for any user */
+        world.options.disk_limit_bytes = 4 << 20;
+        world_open(&world);
+        request_make(&world, &request, 0, 16);
+        sequence_make(&world, &large, 1, 64);
+        for (uint64_t tokens = 8; tokens <= 64; tokens += 8)
+            assert_int_equal(world_publish(&world, &request, &large, tokens), SELENE_ACCEPTED);
+        assert_int_equal(world_drain(&world).result, 0);
+        assert_int_equal(world_stats(&world).evictions[SELENE_TIER_DISK], 0);
+        assert_int_equal(world_stats(&world).records[SELENE_TIER_DISK], 8);
+        assert_int_equal(world_restore(&world, &request, &large, 64, NULL), 64);
+        world_check(&world);
+        sequence_free(&large);
+        request_free(&world, &request);
+        world_destroy(&world);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_stream), cmocka_unit_test(test_spill),
-                                       cmocka_unit_test(test_limits)};
+                                       cmocka_unit_test(test_limits), cmocka_unit_test(test_smallest_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

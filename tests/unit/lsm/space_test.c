@@ -291,13 +291,16 @@ static void test_oversize(void **state) {
     assert_true(fitted > 3 && oversize > 0);
 }
 
-/* Three segments are all that the smallest limit has room for. Whatever died in which of them, a write finds room once
+/* Where three segments are all that the limit has room for: whatever died in which of them, a write finds room once
  * what was there is evicted: not in the segment that is open for the other kind either may dead bytes keep the last room
  * [D6, fault 24]. */
 static void test_smallest_limit(void **state) {
     (void)state;
     for (uint64_t seed = 0; seed < 8; seed++) {
         struct churn *churn = create(RIG_SIM, 4 << 20, true);
+        rig_close(&churn->rig);
+        churn->rig.config.segment_bytes = 1 << 20;
+        rig_open(&churn->rig);
         churn->seed = seed;
         churn->next_id = seed;
         for (uint64_t i = 0; i < 150; i++) {
