@@ -82,7 +82,7 @@ static void rows_held(struct sel_table *table, const struct replay_stage *stage,
         char name[32];
         if (store->records[tier] == 0 && store->evictions[tier] == 0)
             continue;
-        snprintf(name, sizeof name, "records in %s", tiers[tier]);
+        snprintf(name, sizeof name, "records %s %s", tier == SELENE_TIER_DISK ? "on" : "in", tiers[tier]);
         row_note(table, name, store->records[tier],
                  "%s, %" PRIu64 " packed, %" PRIu64 " rows, %" PRIu64 " thinned, %" PRIu64 " evicted",
                  sel_size_print(text, store->held_bytes[tier]), store->packed_records[tier], store->rows[tier],
