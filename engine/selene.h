@@ -97,7 +97,7 @@ struct selene_options {
     const struct selene_plane_memory *planes;
     uint32_t block_count;
 
-    uint64_t memory_bytes;        /* warm tier; 0: none, records stream through the intake to disk [M5] */
+    uint64_t memory_bytes;        /* warm tier, larger than any record; 0: none, records stream to disk [M5] */
     uint64_t host_budget_bytes;   /* most host memory in all: the intake shrinks to fit [M2]; 0: no budget */
     uint32_t max_active_requests; /* sizes the intake; 0: 8 */
 
