@@ -86,7 +86,10 @@ static int fill_memory(struct sel_draft *draft) {
 }
 
 static void set_lacking(struct sel_draft *draft, bool lacking) {
-    draft->publish->store->lacking_count += (uint32_t)lacking - (uint32_t)draft->lacking;
+    selene_store *store = draft->publish->store;
+    if (store->lacking_count == 0)
+        store->lacking_since_ns = sel_mono_ns(store->clock);
+    store->lacking_count += (uint32_t)lacking - (uint32_t)draft->lacking;
     draft->lacking = lacking;
 }
 

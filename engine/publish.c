@@ -12,10 +12,6 @@
 
 #include <string.h>
 
-/* How long an accepted publish waits for slots for the rest of its chain. Long enough for a slow disk to take what
- * stands before it, short enough that device memory is not held for ever. */
-#define SEL_PUBLISH_WAIT_NS (10 * SEL_NS_PER_SECOND)
-
 static void publish_end(struct sel_publish *publish) {
     selene_store *store = publish->store;
     int result = publish->result;
@@ -374,6 +370,12 @@ static int find_place(selene_store *store, const struct sel_prefix *prefix, uint
     return bad ? SELENE_E_RETRY : 0;
 }
 
+/* Others were first. However many of them come to lack slots one after another, nobody is refused for their sake for
+ * longer than one of them may wait. */
+static bool would_overtake(const selene_store *store) {
+    return store->lacking_count && sel_mono_ns(store->clock) - store->lacking_since_ns <= SEL_PUBLISH_WAIT_NS;
+}
+
 static int answer_retry(selene_store *store, struct selene_publish_result *out, int reason) {
     out->answer = SELENE_RETRY;
     out->reason = reason;
@@ -403,7 +405,7 @@ static int publish_answer(selene_store *store, const struct sel_prefix *prefix, 
     }
     if (store->request_count >= SEL_REQUESTS_MAX || on_its_way(store, prefix, tokens, from))
         return answer_retry(store, out, SELENE_RETRY_IN_FLIGHT);
-    if (store->lacking_count) /* they were first */
+    if (would_overtake(store))
         return answer_retry(store, out, SELENE_RETRY_SLOTS);
     result = publish_begin(store, prefix, tokens, &place, state, &out->ticket);
     if (result == SELENE_E_RETRY && !place.thinned && no_room_ever(store, 0))

@@ -13,6 +13,11 @@
 
 #include "engine/store_priv.h"
 
+/* How long an accepted publish waits for slots for the rest of its chain, and others are refused because they would
+ * overtake it. Long enough for a slow disk to take what stands before it, short enough that device memory is not held for
+ * ever. */
+#define SEL_PUBLISH_WAIT_NS (10 * SEL_NS_PER_SECOND)
+
 struct sel_publish {
     struct sel_request request;
     selene_store *store;

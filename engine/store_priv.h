@@ -134,8 +134,9 @@ struct selene_store {
     struct sel_list events; /* done, for the caller */
     struct sel_list waiting_publishes, streaming, loads, spills, removals, lost;
     uint32_t load_count, spill_count, removals_failed;
-    uint32_t spills_writing; /* of them those whose data is not written yet: the others wait for the commit */
-    uint32_t lacking_count;  /* drafts that wait for slots and hold none: new publishes do not overtake them */
+    uint32_t spills_writing;   /* of them those whose data is not written yet: the others wait for the commit */
+    uint32_t lacking_count;    /* drafts that wait for slots and hold none: new publishes do not overtake them */
+    uint64_t lacking_since_ns; /* since when there is one; not for longer than SEL_PUBLISH_WAIT_NS [fault 25] */
     uint64_t spill_bytes, spill_slots;
     bool flush_wanted; /* somebody waits for slots that a commit would free */
     bool disk_stuck;   /* the disk is full and nothing on it may go before something in memory does */

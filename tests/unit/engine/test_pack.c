@@ -76,9 +76,9 @@ static void publish_chain(uint32_t *records, uint32_t *pages, uint32_t *end_toke
     }
 }
 
-static void layouts(uint32_t ranks, bool pages_alike, bool row_alike) {
+static void layouts(struct world_layout shape) {
     uint32_t records, pages, tokens, small = 0;
-    begin(shape_of(ranks, pages_alike, row_alike), 300, true);
+    begin(shape, 300, true);
     publish_chain(&records, &pages, &tokens);
     check_gauges(SELENE_TIER_MEMORY, records, pages);
     assert_int_equal(world_restore(&world, &request, &sequence, tokens, NULL), tokens);
@@ -108,7 +108,22 @@ static void test_layouts(void **state) {
     (void)state;
     for (size_t i = 0; i < SEL_COUNT(ranks); i++)
         for (int kind = 0; kind < 4; kind++)
-            layouts(ranks[i], kind & 1, kind & 2);
+            layouts(shape_of(ranks[i], kind & 1, kind & 2));
+}
+
+/* [M1, K1]: most ranks; shares of one page; rows of a byte, of a page and a byte, and of no round number. */
+static void test_small_and_many(void **state) {
+    static const uint32_t ranks[] = {2, 7, 64};
+    static const uint64_t rows[] = {1, 4096, 4097, 12289};
+    (void)state;
+    for (size_t i = 0; i < SEL_COUNT(ranks); i++)
+        for (size_t row = 0; row < SEL_COUNT(rows); row++) {
+            struct world_layout shape = shape_of(ranks[i], row & 1, !(row & 2));
+            shape.entry_bytes[0] = 1;
+            shape.entry_bytes[1] = 3 + (uint32_t)row * 700;
+            shape.row_bytes = rows[row];
+            layouts(shape);
+        }
 }
 
 /* Records of a group without rows; one rank alone; packing turned off. */
@@ -254,8 +269,9 @@ static void test_padding(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_layouts), cmocka_unit_test(test_groups), cmocka_unit_test(test_last_byte),
-        cmocka_unit_test(test_mixed),   cmocka_unit_test(test_damage), cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_layouts),   cmocka_unit_test(test_small_and_many), cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_last_byte), cmocka_unit_test(test_mixed),          cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_padding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

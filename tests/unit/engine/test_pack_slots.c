@@ -204,6 +204,36 @@ static void test_no_room(void **state) {
     end();
 }
 
+/* [fault 25]: one after another comes to lack slots, each when its caller's event happens: others that have room are not
+ * refused for longer than one of them may wait. */
+static void test_lacking_in_turn(void **state) {
+    (void)state;
+    begin(false, 60, true);
+    struct selene_event event;
+    struct selene_publish_result result;
+    struct sel_node *node = block_memory(39);
+    requests[2].state.wait = &requests[2].wait;
+    for (uint32_t i = 1; i <= 2; i++) {
+        expect_packed();
+        assert_int_equal(publish(i, 39).answer, SELENE_ACCEPTED);
+    }
+    while (world.store->lacking_count == 0)
+        world_poll(&world, &event, 1);
+    uint64_t begun_ns = sel_mono_ns(&world.clock.clock), now_ns;
+    do {
+        now_ns = sel_mono_ns(&world.clock.clock);
+        if (now_ns - begun_ns > 9 * SEL_NS_PER_SECOND)
+            __atomic_store_n(&requests[2].wait, 1, __ATOMIC_RELEASE);
+        world_poll(&world, &event, 1);
+        result = publish(3, 1);
+    } while (result.answer == SELENE_RETRY);
+    assert_int_equal(result.answer, SELENE_ACCEPTED);
+    assert_true(now_ns - begun_ns < 11 * SEL_NS_PER_SECOND);
+    assert_true(world.store->lacking_count > 0); /* the second at least still waits */
+    sel_unpin(world.store, node, SEL_TIER_MEMORY);
+    end();
+}
+
 /* [R6, fault 23]: cancelled while it is being compared, before that could start and after. */
 static void test_cancel(void **state) {
     (void)state;
@@ -249,8 +279,8 @@ static void test_close(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_oversize),   cmocka_unit_test(test_long_chain), cmocka_unit_test(test_surplus),
-        cmocka_unit_test(test_take_turns), cmocka_unit_test(test_lacking),    cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_cancel),     cmocka_unit_test(test_close),
+        cmocka_unit_test(test_take_turns), cmocka_unit_test(test_lacking),    cmocka_unit_test(test_lacking_in_turn),
+        cmocka_unit_test(test_no_room),    cmocka_unit_test(test_cancel),     cmocka_unit_test(test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
