@@ -217,7 +217,10 @@ struct selene_publish_result {
  * beyond it [P1]. Layouts without rows keep whole pages only: `tokens` is rounded down to a page boundary, 0 pages:
  * Present. Of the pages only the bytes valid at `tokens` tokens are read (struct selene_plane): entries of later tokens
  * may be written meanwhile, also into the last page. A plane that is not divisible by token, and the row, must stay as
- * they are until the event. Returns 0 with an answer, or an error (bad arguments). */
+ * they are until the event. Returns 0 with an answer, or an error (bad arguments).
+ *
+ * What is read and changes all the same is kept as it was at some moment: ranks are compared first, and those found
+ * alike are kept as rank 0 is when it is copied [K1]. The checksums are those of what was copied: nothing can tell. */
 SELENE_API int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t tokens,
                               const struct selene_device_state *state, struct selene_publish_result *result);
 /* The caller gives a retried publish up: counted by reason. */
@@ -239,7 +242,10 @@ SELENE_API int selene_drain(selene_store *store, uint64_t deadline_ns, uint64_t 
 enum selene_event_kind {
     SELENE_EVENT_PUBLISH =
         1, /* result 0: the record is in memory (or, without a warm tier, committed) and can be found. Not 0: without
-              rows what came before `tokens` may be held all the same */
+              rows what came before `tokens` may be held all the same. SELENE_E_RETRY: accepted, and then there was
+              no room for it (in ten seconds) or something was in its way: like the answer SELENE_RETRY, to be offered
+              again, or given up with selene_publish_abandoned [P1]. SELENE_E_OVERSIZE: like that answer, seen only when
+              the ranks had been compared or memory had let go of all that may go [M5] */
     SELENE_EVENT_RESTORE = 2,
     SELENE_EVENT_DRAIN = 3,
     SELENE_EVENT_COMMITTED = 4, /* with report_commits: key and tokens of a record that is now on disk for good */
