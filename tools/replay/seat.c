@@ -252,7 +252,7 @@ int seat_event(struct seat *seat, const struct seat_world *world, const struct s
     if (event->kind == SELENE_EVENT_RESTORE && seat->state == SEAT_RESTORE)
         return restore_event(seat, world, event);
     if (event->kind == SELENE_EVENT_PUBLISH && seat->state == SEAT_PUBLISHING) {
-        seat_publish_event(seat, event);
+        seat_publish_event(seat, world, event);
         return 0;
     }
     return sel_fail(world->message, SELENE_E_INTERNAL,

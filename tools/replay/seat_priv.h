@@ -23,6 +23,6 @@ void seat_publish_begin(struct seat *seat);
 void seat_capture_begin(struct seat *seat, uint32_t tokens);
 /* SEAT_PUBLISH: 1 something was done, 0 nothing, or an error. */
 int seat_publish(struct seat *seat, const struct seat_world *world);
-void seat_publish_event(struct seat *seat, const struct selene_event *event);
+void seat_publish_event(struct seat *seat, const struct seat_world *world, const struct selene_event *event);
 
 #endif

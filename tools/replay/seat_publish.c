@@ -10,6 +10,10 @@
 
 #include <inttypes.h>
 
+/* The store holds a publish for ten seconds before it hands it back for want of room: about as long as a caller would hold
+ * it back itself. */
+#define HANDED_BACK_MAX 3
+
 static const struct checkpoint *checkpoints_of(const struct seat *seat, const struct seat_world *world) {
     return workload_checkpoints(world->stage->workload, seat->request);
 }
@@ -65,6 +69,7 @@ static int reply_append(struct seat *seat, const struct seat_world *world) {
 
 static int publish_past(struct seat *seat) {
     seat->waiting = false;
+    seat->handed_back = 0;
     if (seat->capture_tokens) {
         seat->capture_tokens = 0;
         seat->state = SEAT_LOOK;
@@ -114,9 +119,21 @@ static int answered(struct seat *seat, const struct seat_world *world, uint32_t 
     }
 }
 
-void seat_publish_event(struct seat *seat, const struct selene_event *event) {
-    seat->result.failed += event->result != 0;
+void seat_publish_event(struct seat *seat, const struct seat_world *world, const struct selene_event *event) {
     seat->result.published_bytes += event->bytes;
+    if (event->result == SELENE_E_RETRY && seat->handed_back++ < HANDED_BACK_MAX) {
+        (void)seat_may_wait(seat);
+        if (seat->capture_tokens) /* filled once more when it is accepted */
+            __atomic_store_n(&seat->ready, 0, __ATOMIC_RELEASE);
+        seat->state = SEAT_PUBLISH;
+        return;
+    }
+    if (event->result == SELENE_E_RETRY) {
+        selene_publish_abandoned(world->store, SELENE_RETRY_SLOTS);
+        seat->result.abandoned++;
+    } else {
+        seat->result.failed += event->result != 0;
+    }
     publish_past(seat);
 }
 

@@ -47,7 +47,7 @@ struct selene_store {
     struct pending pending[EVENTS];
     size_t pending_count;
     uint64_t tickets;
-    uint32_t retried, restores, publishes;
+    uint32_t retried, handed_back, restores, publishes;
 };
 struct selene_prefix {
     struct sel_prefix *keys;
@@ -267,6 +267,14 @@ int selene_publish(selene_store *store, const selene_prefix *prefix, uint64_t to
     result->answer = SELENE_RETRY, result->reason = SELENE_RETRY_SLOTS;
     if (refuse(store))
         return 0;
+    if (store->handed_back++ < mock_faults.hand_back) {
+        struct pending *pending = pending_add(store, SELENE_EVENT_PUBLISH, tokens);
+        pending->event.result = SELENE_E_RETRY;
+        pending->wait = state->wait;
+        *result = (struct selene_publish_result){.answer = SELENE_ACCEPTED, .ticket = pending->event.ticket};
+        return 0;
+    }
+    store->handed_back = 0;
     struct record *record = &store->records[store->record_count++];
     if (store->record_count > RECORDS || sel_prefix_key_at(prefix->keys, tokens, &record->key))
         abort();

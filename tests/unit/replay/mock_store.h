@@ -19,8 +19,9 @@ struct mock_faults {
     uint32_t short_restore;   /* the n-th restore gives no more than half of the tokens */
     uint32_t foreign_restore; /* the n-th restore hands out the pages in the wrong order */
     uint32_t die_at_publish;  /* the process ends inside the n-th publish */
-    bool early;               /* reads device memory before the caller's event */
-    bool fail_publish;        /* the publish call itself fails */
+    uint32_t hand_back; /* each publish is accepted and ends with SELENE_E_RETRY so many times before it is kept */
+    bool early;         /* reads device memory before the caller's event */
+    bool fail_publish;  /* the publish call itself fails */
 };
 extern struct mock_faults mock_faults;
 

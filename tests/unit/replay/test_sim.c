@@ -143,6 +143,26 @@ static void refusals_are_tried_again(void **state) {
     bench_free(&bench);
 }
 
+/* [P1]: what was accepted and found no room in the end is kept and offered again; not for ever. */
+static void what_is_handed_back_is_offered_again(void **state) {
+    (void)state;
+    struct bench bench;
+    bench_make(&bench, 77, true);
+    mock_faults.hand_back = 2;
+    assert_perfect(&bench);
+    assert_int_equal(bench.totals.sum.tokens_hit, bench.totals.ideal_tokens);
+    assert_true(bench.totals.sum.retries > REQUESTS);
+    assert_int_equal(bench.totals.sum.abandoned, 0);
+    assert_int_equal(bench.totals.sum.failed, 0);
+    bench_free(&bench);
+    bench_make(&bench, 77, true);
+    mock_faults.hand_back = UINT32_MAX;
+    assert_played(&bench);
+    assert_true(bench.totals.sum.abandoned >= REQUESTS);
+    assert_int_equal(bench.totals.sum.failed, 0);
+    bench_free(&bench);
+}
+
 static void a_short_restore_costs_tokens_only(void **state) {
     (void)state;
     for (uint64_t row = 0; row <= 77; row += 77)
@@ -218,6 +238,7 @@ int main(void) {
         cmocka_unit_test(requests_in_flight_together_change_nothing),
         cmocka_unit_test(deferred_captures_are_offered_when_resumed),
         cmocka_unit_test(refusals_are_tried_again),
+        cmocka_unit_test(what_is_handed_back_is_offered_again),
         cmocka_unit_test(a_short_restore_costs_tokens_only),
         cmocka_unit_test(one_wrong_byte_is_seen),
         cmocka_unit_test(a_store_that_does_not_wait_is_seen),
