@@ -79,8 +79,10 @@ static int committed(struct sel_spill *spill) {
     node->disk = location;
     node->flags |=
         (uint16_t)((spill->pages_packed ? SEL_DISK_PAGES_PACKED : 0) | (spill->row_packed ? SEL_DISK_ROW_PACKED : 0));
-    int result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false);
-    if (result) { /* no memory to know of it: then it must not be there */
+    int result = SELENE_E_PARENT;
+    if (!spill->parent || spill->parent->tier[SEL_TIER_DISK].present)
+        result = sel_tree_add_to(store->tree, node, SEL_TIER_DISK, false);
+    if (result) { /* no memory to know of it, or of its parent: then it must not be there */
         node->disk = (struct sel_location){0};
         node->flags &= (uint16_t) ~(SEL_DISK_PAGES_PACKED | SEL_DISK_ROW_PACKED);
         sel_disk_remove(store, &location);
