@@ -36,7 +36,7 @@ static uint32_t children(const struct sel_node *node, enum view view) {
     return node->tier[view].children;
 }
 
-/* New children come first among siblings, so the search is short. */
+/* Children come first among siblings when they are added to a tier, so the search is short. */
 static const struct sel_node *only_child(const struct sel_node *node, enum view view) {
     const struct sel_node *child = node->child;
     if (children(node, view) != 1)

@@ -129,7 +129,8 @@ struct sel_match sel_tree_longest(const struct sel_tree *tree, const struct sel_
  * is held by some tier, with or without a row: the parent of a publish [P1]. NULL: none. */
 struct sel_node *sel_tree_ancestor(const struct sel_tree *tree, const struct sel_prefix *prefix, uint64_t limit_tokens);
 
-/* Presence. Adding requires that the node is absent there; removing that it is present and not pinned there. */
+/* Presence. Adding requires that the node is absent there, and makes it the first of its siblings; removing that it is
+ * present and not pinned there. */
 int sel_tree_add_to(struct sel_tree *tree, struct sel_node *node, enum sel_tier tier, bool parked);
 void sel_tree_remove_from(struct sel_tree *tree, struct sel_node *node, enum sel_tier tier);
 void sel_tree_set_parked(struct sel_tree *tree, struct sel_node *node, enum sel_tier tier, bool parked);

@@ -132,6 +132,20 @@ void sel_tree_inherit(struct sel_tree *tree, struct sel_node *parent, const stru
     set_use(tree, parent, child->last_use);
 }
 
+/* Before its siblings: who asks for the only child in a tier finds the one that came last at once, however many siblings
+ * other tiers hold. */
+static void put_first(struct sel_tree *tree, struct sel_node *node) {
+    if (node->parent == NULL || node->sibling_prev == 0)
+        return;
+    sel_node_at(tree, node->sibling_prev)->sibling_next = node->sibling_next;
+    if (node->sibling_next != NULL)
+        node->sibling_next->sibling_prev = node->sibling_prev;
+    node->sibling_prev = 0;
+    node->sibling_next = node->parent->child;
+    node->sibling_next->sibling_prev = sel_node_number(node);
+    node->parent->child = node;
+}
+
 int sel_tree_add_to(struct sel_tree *tree, struct sel_node *node, enum sel_tier tier, bool parked) {
     int rc = reserve(&tree->orders[tier][SEL_ORDER_CLEAN], tree->tier_count[tier] + 1);
 
@@ -144,6 +158,7 @@ int sel_tree_add_to(struct sel_tree *tree, struct sel_node *node, enum sel_tier 
     node->tier[tier].parked = parked ? SEL_ORDER_PARKED : SEL_ORDER_CLEAN;
     tree->tier_count[tier]++;
     sel_tree_refresh(tree, node);
+    put_first(tree, node);
     if (node->parent != NULL) {
         node->parent->tier[tier].children++;
         refresh_one(tree, node->parent, tier);

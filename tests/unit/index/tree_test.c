@@ -445,6 +445,26 @@ static void memory_a_record(void **state) {
     }
 }
 
+/* [T1]: the one that a tier has is found without a search among those that other tiers have. */
+static void last_added_is_first_child(void **state) {
+    struct sel_prefix *root_prefix = prefix_of(f.layout, P, 0, 0);
+    struct sel_node *root = add(root_prefix, P, NULL), *children[5];
+    (void)state;
+    for (uint32_t i = 0; i < SEL_COUNT(children); i++) {
+        struct sel_prefix *prefix = prefix_of(f.layout, P, P, i + 1);
+        children[i] = add(prefix, 2 * P, root);
+        sel_prefix_destroy(&prefix);
+        assert_ptr_equal(root->child, children[i]);
+    }
+    static const uint32_t order[] = {0, 2, 4, 3};
+    for (uint32_t i = 0; i < SEL_COUNT(order); i++) {
+        assert_ok(sel_tree_add_to(f.tree, children[order[i]], SEL_TIER_MEMORY, false));
+        assert_ptr_equal(root->child, children[order[i]]);
+        check_tree();
+    }
+    sel_prefix_destroy(&root_prefix);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
@@ -460,6 +480,7 @@ int main(void) {
         TEST(page_hashes_match_at_boundaries),
         TEST(extreme_page_sizes),
         TEST(visits_parents_first),
+        TEST(last_added_is_first_child),
         TEST(memory_a_record),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
