@@ -158,6 +158,8 @@ int sel_make_segment(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes) {
         return recycle(segment, kind);
     if (!sel_space_room(lsm, bytes + SEL_SEGMENT_OVERHEAD))
         return SELENE_E_NOSPACE;
+    while (lsm->next_segment < UINT32_MAX && sel_segment_find(lsm, lsm->next_segment))
+        lsm->next_segment++;
     if (lsm->next_segment == UINT32_MAX)
         return SELENE_E_NOSPACE;
     int rc = sel_segment_create(lsm, lsm->next_segment, &segment);

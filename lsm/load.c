@@ -159,9 +159,11 @@ int sel_open_segments(struct sel_opening *opening) {
     for (size_t i = 0; i < opening->ids.count && !rc; i++) {
         uint32_t id = (uint32_t)opening->ids.items[i];
         rc = load_segment(opening, id, block);
-        if (id >= lsm->next_segment && id < UINT32_MAX)
-            lsm->next_segment = id + 1;
         struct sel_segment *segment = sel_segment_find(lsm, id);
+        /* A stray file must not use the numbers up: a high one that is left alone is only stepped over. */
+        bool counts = id < UINT32_MAX / 2 || (segment && segment->state != SEL_LEFT);
+        if (counts && id >= lsm->next_segment && id < UINT32_MAX)
+            lsm->next_segment = id + 1;
         if (segment && lsm->file_count >= SEL_FILES_MAX / 2)
             sel_open_close_file(segment);
     }

@@ -293,6 +293,26 @@ static void test_other_files(void **state) {
     rig_destroy(&rig);
 }
 
+/* Nor does one whose name has the last number that there is: segments are made all the same, now and after a restart. */
+static void test_last_number(void **state) {
+    (void)state;
+    struct rig rig;
+    uint8_t head[SEL_DISK_BLOCK];
+    create(&rig, RIG_REAL);
+    rig_close(&rig);
+    memset(head, 0xa5, sizeof head);
+    put_file(&rig, "seg-fffffffe.sel", head, sizeof head);
+    put_file(&rig, "seg-ffffffff.sel", head, sizeof head);
+    for (uint64_t id = 2; id < 4; id++) {
+        struct rig_record one = {.id = id, .tokens = 20, .has_row = true};
+        rig_open(&rig);
+        assert_int_equal(rig.seen_count, id - 1);
+        assert_ok(rig_write(&rig, &one, NULL));
+        rig_close(&rig);
+    }
+    rig_destroy(&rig);
+}
+
 /* Two namespaces in one directory, and in the same segments. */
 static void test_two_layouts(void **state) {
     (void)state;
@@ -332,7 +352,7 @@ int main(void) {
         cmocka_unit_test(test_full),        cmocka_unit_test(test_readonly),
         cmocka_unit_test(test_failing),     cmocka_unit_test(test_stalled),
         cmocka_unit_test(test_other_files), cmocka_unit_test(test_two_layouts),
-        cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_pause),       cmocka_unit_test(test_last_number),
     };
     return cmocka_run_group_tests_name("lsm faults", tests, NULL, NULL);
 }
