@@ -43,11 +43,12 @@ def play(setup, name, scale, memory, *options):
         shutil.rmtree(store, ignore_errors=True)
         command = [os.path.join(setup.build, "tools", "selene-replay"), "--generate", "conversation", "--layout", LAYOUT,
                    "--turns", "170", "--context", "130000", "--checkpoints-per-turn", "4", "--disk", store,
-                   "--drain-at-end", "--quiet", "--json", path, "--scale", str(scale), "--memory", str(memory),
+                   "--drain-at-end", "--json", path, "--scale", str(scale), "--memory", str(memory),
                    *map(str, options)]
         print("compare:", *command, file=sys.stderr, flush=True)
         try:
-            subprocess.run(command, check=True)
+            # Its table is not wanted, its progress and warnings, on standard error, are.
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         finally:
             shutil.rmtree(store, ignore_errors=True)
     return load(path)

@@ -28,7 +28,7 @@ class Runs:
     def __init__(self, change=lambda run: None):
         self.change, self.played = change, 0
 
-    def __call__(self, command, check):
+    def __call__(self, command, check, stdout=None):
         assert check
         if "--json" not in command:
             return
