@@ -149,6 +149,15 @@ static int recycle(struct sel_segment *segment, uint8_t kind) {
     return 0;
 }
 
+/* Those of files that were left alone are stepped over. When all were used they begin anew: a transaction forgets the old
+ * ones before it notes the new ones, and generations tell them apart. */
+static uint32_t free_number(const struct sel_lsm *lsm) {
+    uint32_t number = lsm->next_segment;
+    while (number == UINT32_MAX || sel_segment_find(lsm, number))
+        number = number == UINT32_MAX ? 1 : number + 1;
+    return number;
+}
+
 int sel_make_segment(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes) {
     struct sel_lane *lane = &lsm->lane[kind];
     if (lane->making)
@@ -158,14 +167,11 @@ int sel_make_segment(struct sel_lsm *lsm, uint8_t kind, uint64_t bytes) {
         return recycle(segment, kind);
     if (!sel_space_room(lsm, bytes + SEL_SEGMENT_OVERHEAD))
         return SELENE_E_NOSPACE;
-    while (lsm->next_segment < UINT32_MAX && sel_segment_find(lsm, lsm->next_segment))
-        lsm->next_segment++;
-    if (lsm->next_segment == UINT32_MAX)
-        return SELENE_E_NOSPACE;
-    int rc = sel_segment_create(lsm, lsm->next_segment, &segment);
+    uint32_t number = free_number(lsm);
+    int rc = sel_segment_create(lsm, number, &segment);
     if (rc)
         return rc;
-    lsm->next_segment++;
+    lsm->next_segment = number + 1;
     rc = sel_segment_resize(segment, bytes);
     if (!rc)
         rc = begin(segment, kind, false);

@@ -5,6 +5,7 @@
  */
 #include "base/checksum.h"
 #include "lsm/format.h"
+#include "lsm/lsm_priv.h"
 #include "tests/lib/lsm_rig.h"
 #include "tests/lib/test.h"
 
@@ -293,7 +294,8 @@ static void test_other_files(void **state) {
     rig_destroy(&rig);
 }
 
-/* Nor does one whose name has the last number that there is: segments are made all the same, now and after a restart. */
+/* Nor does one whose name has the last number that there is: segments are made all the same, now and after a restart,
+ * also where the index says that all numbers were used. */
 static void test_last_number(void **state) {
     (void)state;
     struct rig rig;
@@ -303,13 +305,19 @@ static void test_last_number(void **state) {
     memset(head, 0xa5, sizeof head);
     put_file(&rig, "seg-fffffffe.sel", head, sizeof head);
     put_file(&rig, "seg-ffffffff.sel", head, sizeof head);
-    for (uint64_t id = 2; id < 4; id++) {
+    for (uint64_t id = 2; id < 6; id++) {
         struct rig_record one = {.id = id, .tokens = 20, .has_row = true};
         rig_open(&rig);
+        if (id == 4)
+            rig.lsm->next_segment = UINT32_MAX;
         assert_int_equal(rig.seen_count, id - 1);
         assert_ok(rig_write(&rig, &one, NULL));
+        rig_check(&rig);
         rig_close(&rig);
     }
+    rig_open(&rig);
+    rig_verify_seen(&rig);
+    rig_close(&rig);
     rig_destroy(&rig);
 }
 
