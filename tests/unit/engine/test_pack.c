@@ -58,10 +58,21 @@ static void check_gauges(int tier, uint32_t records, uint32_t pages) {
     assert_int_equal(stats.rows[tier], records);
 }
 
+/* Valid bytes of one share of the pages [first, end) of a record that ends at `tokens`. */
+static uint64_t share_bytes(uint32_t first, uint32_t tokens) {
+    uint64_t bytes = 0;
+    for (uint32_t at = first * PAGE; at < tokens; at += PAGE)
+        for (uint32_t plane = 0; plane < WORLD_PLANES; plane++)
+            bytes += (uint64_t)(SEL_MIN(tokens - at, (uint32_t)PAGE) / world.shape.entry_tokens[plane]) *
+                     world.shape.entry_bytes[plane];
+    return bytes;
+}
+
 /* Publishes a chain whose records have 1, 2, ... 9 pages, the last of each cut off in mid-page, and counts slots. */
 static void publish_chain(uint32_t *records, uint32_t *pages, uint32_t *end_tokens) {
     const struct world_layout *shape = &world.shape;
     uint32_t row_slots = world.store->layout->row_slots, slots = 0, first = 0;
+    uint64_t bytes = 0;
     *records = *pages = 0;
     for (uint32_t count = 1; count <= 9; count++) {
         uint32_t tokens = (first + count) * PAGE - count % 3;
@@ -69,6 +80,10 @@ static void publish_chain(uint32_t *records, uint32_t *pages, uint32_t *end_toke
         slots += slots_of(count, shape->rank_count, shape->pages_alike) +
                  slots_of(row_slots, shape->rank_count, shape->row_alike);
         assert_int_equal(world_stats(&world).slots_used, slots);
+        /* Of what is packed one share comes out. */
+        bytes += share_bytes(first, tokens) * (shape->pages_alike ? 1 : shape->rank_count) +
+                 shape->row_bytes * (shape->row_alike ? 1 : shape->rank_count);
+        assert_int_equal(world_stats(&world).published_bytes, bytes);
         ++*records;
         *pages += count;
         *end_tokens = tokens;

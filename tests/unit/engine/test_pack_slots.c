@@ -276,11 +276,41 @@ static void test_close(void **state) {
     end();
 }
 
+/* [R6, fault 23]: closed or cancelled at once or soon, while real threads compare. */
+static void test_close_threads(void **state) {
+    (void)state;
+    struct world_layout shape = world_with_rows;
+    shape.rank_count = RANKS;
+    shape.pages_alike = shape.row_alike = true;
+    world_init(&world, &shape, BLOCKS, 60, false);
+    request_make(&world, &requests[0], 0, BLOCKS);
+    for (uint32_t round = 0; round < 40; round++) {
+        struct selene_publish_result result;
+        struct selene_event event;
+        world_open(&world);
+        sequence_make(&world, &sequences[0], round, BLOCKS * PAGE);
+        request_fill(&world, &requests[0], &sequences[0], 39 * PAGE);
+        assert_ok(selene_publish(world.store, sequences[0].prefix, 39 * PAGE, &requests[0].state, &result));
+        assert_int_equal(result.answer, SELENE_ACCEPTED);
+        for (uint32_t i = 0; i < round % 4; i++)
+            assert_true(selene_poll(world.store, &event, 1) >= 0);
+        if (round & 4)
+            (void)selene_cancel(world.store, result.ticket); /* it may be through */
+        world_close(&world);
+        sequence_free(&sequences[0]);
+        /* Nothing reads it any more. */
+        request_clear(&world, &requests[0], (uint8_t)round);
+    }
+    request_free(&world, &requests[0]);
+    world_destroy(&world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_oversize),   cmocka_unit_test(test_long_chain), cmocka_unit_test(test_surplus),
-        cmocka_unit_test(test_take_turns), cmocka_unit_test(test_lacking),    cmocka_unit_test(test_lacking_in_turn),
-        cmocka_unit_test(test_no_room),    cmocka_unit_test(test_cancel),     cmocka_unit_test(test_close),
+        cmocka_unit_test(test_oversize),      cmocka_unit_test(test_long_chain), cmocka_unit_test(test_surplus),
+        cmocka_unit_test(test_take_turns),    cmocka_unit_test(test_lacking),    cmocka_unit_test(test_lacking_in_turn),
+        cmocka_unit_test(test_no_room),       cmocka_unit_test(test_cancel),     cmocka_unit_test(test_close),
+        cmocka_unit_test(test_close_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
