@@ -14,6 +14,7 @@
  */
 #include "lsm/open.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,6 +122,17 @@ static int scan_unknown(struct sel_opening *opening) {
     return rc;
 }
 
+/* Files that are not ours to remove, whatever the limit needs. */
+static void count_left(struct sel_lsm *lsm) {
+    SEL_LIST_FOR_EACH(at, &lsm->left)
+    lsm->left_bytes += SEL_LIST_ENTRY(at, struct sel_segment, link)->allocated;
+    if (lsm->left_bytes && sel_space_oversize(lsm, SEL_DISK_BLOCK, 0))
+        sel_log_warning(lsm->config.log,
+                        "files that were left alone take %" PRIu64 " bytes of the limit of %" PRIu64
+                        ": no record can be written",
+                        lsm->left_bytes, lsm->config.limit_bytes);
+}
+
 static int open_all(struct sel_opening *opening) {
     struct sel_lsm *lsm = opening->lsm;
     int rc = sel_open_meta(opening);
@@ -141,6 +153,7 @@ static int open_all(struct sel_opening *opening) {
     if (!rc)
         rc = sel_open_recover(opening);
     seal_all(lsm);
+    count_left(lsm);
     if (!rc)
         rc = first_transaction(lsm, opening->message);
     return rc;

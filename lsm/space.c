@@ -46,7 +46,7 @@ static uint64_t segment_for(const struct sel_lsm *lsm, uint64_t extent_bytes) {
 
 /* The smallest footprint in which the record could ever lie: its own segments, and beside a large one those that are open
  * or kept ahead, which no eviction takes away. A write takes a segment only beside one more of each kind, or room for
- * it: with less than three nothing can ever be written. */
+ * it: with less than three nothing can ever be written. Files that were left alone take their share of the limit. */
 bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_t row_bytes) {
     uint64_t limit = lsm->config.limit_bytes, standard = lsm->segment_bytes + SEL_SEGMENT_OVERHEAD;
     if (pages_bytes > (uint64_t)UINT32_MAX * SEL_DISK_BLOCK / 2 ||
@@ -60,7 +60,7 @@ bool sel_space_oversize(const struct sel_lsm *lsm, uint64_t pages_bytes, uint64_
     uint64_t need = pages + row;
     if (pages > standard || row > standard)
         need += standard + (row_bytes || lsm->lane[SEL_LSM_ROW].used ? 2 * standard : 0);
-    return SEL_MAX(need, 3 * standard) + slack(lsm) + lsm->catalog_bytes > limit;
+    return SEL_MAX(need, 3 * standard) + slack(lsm) + lsm->catalog_bytes + lsm->left_bytes > limit;
 }
 
 static bool fits(const struct sel_segment *segment, uint64_t bytes) {

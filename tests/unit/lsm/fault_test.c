@@ -246,6 +246,7 @@ static void put_file(const struct rig *rig, const char *name, const void *bytes,
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, bytes, count), (ssize_t)count);
+    assert_int_equal(fsync(fd), 0); /* so that its blocks are allocated */
     close(fd);
 }
 
@@ -255,6 +256,16 @@ static bool is_there(const struct rig *rig, const char *name) {
     return access(path, F_OK) == 0;
 }
 
+static void future_head(uint8_t head[SEL_DISK_BLOCK], uint32_t id) {
+    struct sel_segment_head fields = {.segment_bytes = 1 << 20, .segment_id = id};
+    memset(head, 0, SEL_DISK_BLOCK);
+    sel_segment_head_pack(head, &fields);
+    sel_put_u32(head + 8, SEL_SEGMENT_VERSION + 1);
+    memset(head + 16, 0, 8);
+    sel_put_u64(head + 16, sel_hash64(head, SEL_SEGMENT_PREFIX));
+    head[1000] = 7; /* whatever the future puts there */
+}
+
 /* A segment from the future is left alone, counted against the limit, reported once, and its number is not used [D3].
  * Files with other names do not matter; one with a segment's name and garbage inside does no harm. */
 static void test_other_files(void **state) {
@@ -262,13 +273,8 @@ static void test_other_files(void **state) {
     struct rig rig;
     create(&rig, RIG_REAL);
     rig_close(&rig);
-    uint8_t head[SEL_DISK_BLOCK] = {0};
-    struct sel_segment_head fields = {.segment_bytes = 1 << 20, .segment_id = 0x99};
-    sel_segment_head_pack(head, &fields);
-    sel_put_u32(head + 8, SEL_SEGMENT_VERSION + 1);
-    memset(head + 16, 0, 8);
-    sel_put_u64(head + 16, sel_hash64(head, SEL_SEGMENT_PREFIX));
-    head[1000] = 7; /* whatever the future puts there */
+    uint8_t head[SEL_DISK_BLOCK];
+    future_head(head, 0x99);
     put_file(&rig, "seg-00000099.sel", head, sizeof head);
     put_file(&rig, "seg-00000050.sel", "short", 5);
     memset(head, 0xa5, sizeof head);
@@ -321,6 +327,31 @@ static void test_last_number(void **state) {
     rig_destroy(&rig);
 }
 
+/* What files that were left alone take of the limit is not to be had: where they take too much, nothing fits, and a
+ * record is told so at once instead of waiting for ever [D3, D6, M5]. */
+static void test_left_files_fill_the_limit(void **state) {
+    (void)state;
+    struct rig rig;
+    static uint8_t future[3 << 20];
+    create(&rig, RIG_REAL);
+    rig_close(&rig);
+    rig.config.limit_bytes = 8 << 20;
+    memset(future, 0xa5, sizeof future);
+    for (uint32_t id = 0x100; id < 0x103; id++) {
+        char name[32];
+        snprintf(name, sizeof name, "seg-%08x.sel", id);
+        future_head(future, id);
+        put_file(&rig, name, future, sizeof future);
+        rig_open(&rig);
+        bool full = id > 0x100; /* three segments of 1 MiB are the least */
+        assert_int_equal(sel_lsm_oversize(rig.lsm, rig.layout, 1, 1, false, false, false), full);
+        assert_int_equal(strstr(rig.log_text, "no record can be written") != NULL, full);
+        rig_check(&rig);
+        rig_close(&rig);
+    }
+    rig_destroy(&rig);
+}
+
 /* Two namespaces in one directory, and in the same segments. */
 static void test_two_layouts(void **state) {
     (void)state;
@@ -355,12 +386,19 @@ static void test_two_layouts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write_fails), cmocka_unit_test(test_every_write),
-        cmocka_unit_test(test_sync_fails),  cmocka_unit_test(test_transaction_fails),
-        cmocka_unit_test(test_full),        cmocka_unit_test(test_readonly),
-        cmocka_unit_test(test_failing),     cmocka_unit_test(test_stalled),
-        cmocka_unit_test(test_other_files), cmocka_unit_test(test_two_layouts),
-        cmocka_unit_test(test_pause),       cmocka_unit_test(test_last_number),
+        cmocka_unit_test(test_write_fails),
+        cmocka_unit_test(test_every_write),
+        cmocka_unit_test(test_sync_fails),
+        cmocka_unit_test(test_transaction_fails),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_readonly),
+        cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_stalled),
+        cmocka_unit_test(test_other_files),
+        cmocka_unit_test(test_two_layouts),
+        cmocka_unit_test(test_pause),
+        cmocka_unit_test(test_last_number),
+        cmocka_unit_test(test_left_files_fill_the_limit),
     };
     return cmocka_run_group_tests_name("lsm faults", tests, NULL, NULL);
 }
