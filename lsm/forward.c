@@ -127,6 +127,7 @@ static void drop_damaged(struct sel_lsm *lsm, const struct sel_record_entry *ent
     struct sel_removal *removal = calloc(1, sizeof *removal);
     if (removal == NULL)
         return;
+    removal->own = true;
     removal->location = entry->location;
     removal->entry = *entry;
     removal->row_generation = entry->row_generation;
@@ -334,6 +335,7 @@ void sel_forward_committed(struct sel_lsm *lsm, struct sel_lsm_write *write) {
     else
         sel_remove_extent(lsm, old->location.pages, old->location.pages_blocks, old->pages_generation);
     patch_removals(&lsm->removals, write, sel_generation_short(part->segment->generation));
+    patch_removals(&lsm->held, write, sel_generation_short(part->segment->generation));
     if (move->kind == SEL_LSM_PAGES)
         sel_row_write_moved(lsm, &write->location, sel_generation_short(part->segment->generation));
     lsm->stats.copied_forward_bytes += part->header_bytes + part->data_bytes;

@@ -171,6 +171,7 @@ struct sel_removal {
     struct sel_list link;
     struct sel_op *op;
     bool row_only;
+    bool own; /* nobody else asks for it again: after a transaction that failed it goes with the next one */
     struct sel_location location;
     uint64_t bytes; /* that come back */
     uint64_t row_generation;
@@ -268,6 +269,7 @@ struct sel_lsm {
     /* totals over segments, see sel_segment_account */
     uint64_t allocated_bytes, live_bytes, dead_bytes, reclaimable_bytes;
     uint64_t catalog_bytes;
+    uint64_t left_bytes;     /* allocated to the files in `left` */
     uint64_t open_values;    /* catalogue values that writes not yet committed will need */
     bool tight;              /* as of the last poll: little room is left */
     bool pressed;            /* begin found no room */

@@ -155,6 +155,13 @@ void sel_remove_release(struct sel_lsm *lsm) {
 }
 
 void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int result) {
+    if (result && removal->row_only) /* its row is still there */
+        sel_row_write_refuse(lsm, removal->location.sequence);
+    if (result && removal->own && !lsm->closing && !lsm->aborting) {
+        sel_list_init(&removal->link);
+        sel_list_add_tail(&lsm->held, &removal->link);
+        return;
+    }
     lsm->removal_count--;
     lsm->removal_bytes -= removal->bytes;
     if (result == 0) {
@@ -165,8 +172,7 @@ void sel_remove_commit(struct sel_lsm *lsm, struct sel_removal *removal, int res
             sel_remove_extent(lsm, at->row, at->row_blocks, removal->row_generation);
         if (!removal->row_only && lsm->stats.records > 0)
             lsm->stats.records--;
-    } else if (removal->row_only) /* its row is still there */
-        sel_row_write_refuse(lsm, removal->location.sequence);
+    }
     if (removal->op)
         sel_ready_post(lsm->config.ready, removal->op, result);
     free(removal);
