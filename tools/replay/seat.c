@@ -109,7 +109,7 @@ bool seat_may_wait(struct seat *seat) {
     seat->result.retries++;
     if (!seat->waiting)
         seat->waiting = true, seat->waiting_since_ns = now;
-    return now - seat->waiting_since_ns < SEAT_WAIT_NS;
+    return now - seat->waiting_since_ns < (seat->gave_up ? SEAT_WAIT_AGAIN_NS : SEAT_WAIT_NS);
 }
 
 struct selene_device_state seat_state(const struct seat *seat, uint32_t block_count) {

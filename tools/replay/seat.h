@@ -43,6 +43,7 @@ struct seat {
     bool looked;             /* once: the session's deferred captures are gone */
     bool waiting;            /* the last answer was "not now" */
     uint64_t waiting_since_ns;
+    bool gave_up;         /* the last publish that was refused was abandoned */
     uint32_t handed_back; /* times that the store accepted this publish and then had no room for it */
     uint64_t ticket;
     struct replay_result result;

@@ -7,8 +7,11 @@
 
 #include "tools/replay/seat.h"
 
-/* So long "not now" is taken for an answer. Then a publish is abandoned; one request at a time that is an error. */
-#define SEAT_WAIT_NS (30 * SEL_NS_PER_SECOND)
+/* So long "not now" is taken for an answer. Then a publish is abandoned; one request at a time that is an error. Who had
+ * to abandon one does not wait so long again before the store takes something: a disk that takes nothing would make a
+ * replay wait for each of its publishes. */
+#define SEAT_WAIT_NS       (30 * SEL_NS_PER_SECOND)
+#define SEAT_WAIT_AGAIN_NS (SEL_NS_PER_SECOND / 10)
 
 int seat_fail(const struct seat_world *world, const struct seat *seat, int code, const char *call);
 /* True while "not now" may be answered by trying again. */

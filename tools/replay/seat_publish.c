@@ -96,6 +96,7 @@ static int refused(struct seat *seat, const struct seat_world *world, uint32_t t
                         seat->result.index + 1, tokens, SEAT_WAIT_NS / SEL_NS_PER_SECOND, reason);
     selene_publish_abandoned(world->store, reason);
     seat->result.abandoned++;
+    seat->gave_up = true;
     return publish_past(seat);
 }
 
@@ -105,7 +106,7 @@ static int answered(struct seat *seat, const struct seat_world *world, uint32_t 
     case SELENE_ACCEPTED:
         seat->ticket = answer->ticket;
         seat->state = SEAT_PUBLISHING;
-        seat->waiting = false;
+        seat->waiting = seat->gave_up = false;
         seat->result.publishes++;
         return 1;
     case SELENE_RETRY:
