@@ -172,7 +172,10 @@ static int listen_on(const char *address, int *fd, struct selene_message *messag
     if (!address_cut(address, host, sizeof host, &port))
         return sel_fail(message, SELENE_E_INVALID, "found the address `%s`, expected HOST:PORT with a port up to 65535",
                         address);
-    int error = getaddrinfo(*host ? host : "127.0.0.1", port, &wanted, &found);
+    /* Without a node: the loopback. `localhost` is that everywhere, also where no resolver knows it, in a bare container
+     * say. */
+    const char *node = *host ? host : "127.0.0.1";
+    int error = getaddrinfo(strcmp(node, "localhost") ? node : NULL, port, &wanted, &found);
     if (error)
         return sel_fail(message, SELENE_E_INVALID, "%s: %s", address, gai_strerror(error));
     /* A name may have several addresses. One that is taken is no reason to be found at another one. */
