@@ -10,8 +10,10 @@
  *                                                               disk: SEL_THINNING_DISK, not usable, until the index says
  *                                                               "no row"; counted then; usable again if that fails [T6]
  *
- * So a fork's row is neither lost nor written twice, in whatever order the records of its sides are written and evicted.
- * Once the disk has a row that memory kept for it, memory goes by its own children (sel_thin_written).
+ * A fork of which a tier sees one side only is judged as a fork: the disk waits for the side that memory has not brought
+ * yet, memory keeps the row while the disk lacks it. So a fork's row is neither lost nor written twice, in whatever order
+ * the records of its sides are written and evicted. Once the disk has a row that memory kept for it, memory goes by its
+ * own children (sel_thin_written).
  *
  * A row in memory that the disk lacks is parked, unless the disk will not keep it once it has all records that memory
  * has: the same rule, asked of all children (sel_thin_ahead). So the memory copies of the nearest ancestors are refreshed
