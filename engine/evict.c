@@ -115,12 +115,20 @@ static void row_removal_end(struct sel_removal *removal) {
     free(removal);
 }
 
+/* Its row is not there any more. */
+static void forget_row(selene_store *store, struct sel_node *node) {
+    struct sel_location bare = node->disk;
+    bare.row = 0;
+    bare.row_blocks = 0;
+    sel_disk_set_row(store, node, bare, false);
+}
+
 static void row_removed(struct sel_removal *removal, int result) {
     selene_store *store = removal->store;
     struct sel_node *node = removal->row_of;
     node->flags &= (uint16_t)~SEL_THINNING_DISK;
     if (result == 0 || (result == SELENE_E_GONE && removal->bad))
-        sel_disk_forget_row(store, node);
+        forget_row(store, node);
     store->stats.rows_thinned[SEL_TIER_DISK] += result == 0 && !removal->bad;
     sel_memory_refresh(store, node);
     if (result && result != SELENE_E_GONE) { /* a good one is usable again, and not counted [T6] */
@@ -253,13 +261,6 @@ void sel_disk_set_row(selene_store *store, struct sel_node *node, struct sel_loc
     /* Its hold ended while it was on its way. */
     if (location.row && sel_thin_wanted(store, node, SEL_TIER_DISK))
         node->flags |= SEL_THIN_DISK;
-}
-
-void sel_disk_forget_row(selene_store *store, struct sel_node *node) {
-    struct sel_location bare = node->disk;
-    bare.row = 0;
-    bare.row_blocks = 0;
-    sel_disk_set_row(store, node, bare, false);
 }
 
 bool sel_disk_make_room(selene_store *store, uint64_t bytes, const struct sel_room *room) {

@@ -279,7 +279,6 @@ void sel_disk_detach(selene_store *store, struct sel_node *node); /* the record 
 void sel_disk_remove(selene_store *store, const struct sel_location *location);
 /* The record has another row there. The caller holds a pin there, or settles. */
 void sel_disk_set_row(selene_store *store, struct sel_node *node, struct sel_location location, bool packed);
-void sel_disk_forget_row(selene_store *store, struct sel_node *node); /* its row is not there any more */
 /* Its row leaves disk, since nobody resumes at it or since it is bad: not usable from now on, gone with the next
  * transaction. If that fails it is tried again later; a good row is usable until then [T6]. Nothing pins it there. */
 void sel_disk_remove_row(selene_store *store, struct sel_node *node);
